@@ -20,15 +20,21 @@ struct PassContext {
   const Target& target;
   PassNotes* notes = nullptr;  ///< none where nobody asks
 
+  /// Bytes of shared memory that a block may take.
+  [[nodiscard]] int shared_limit() const {
+    return schedule.shared_limit ? schedule.shared_limit : target.shared_per_block;
+  }
   /// Says that the kernel rounds in another way than a plain evaluation does.
   void note_numerics(const std::string& how) const;
   /// Says that the kernel does without something that the schedule asks for.
   void note_refusal(const std::string& asked, const std::string& why) const;
 };
 
+using PassFunction = void(ir::Function&, const PassContext&);
+
 struct Pass {
   std::string_view name;
-  void (*run)(ir::Function&, const PassContext&);
+  PassFunction* run;
   std::string_view why_here;
 };
 

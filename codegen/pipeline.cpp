@@ -69,7 +69,6 @@ std::span<const Pass> pipeline() {
       {"stage_stores", stage_stores, "its buffer has to be in the plan of shared memory"},
       {"plan_shared_memory", plan_shared_memory, "all buffers and their uses are known"},
       {"insert_barriers", insert_barriers, "buffers that overlap are hazards of each other"},
-      {"number_barriers", number_barriers, "behind insert_barriers, which says where warps meet"},
       {"peel_loops", peel_loops, "the peeled loops are copies of a finished body"},
       {"fence_products", fence_products, "behind the passes that copy and move products"},
       {"expand_tanh", expand_tanh,

@@ -72,12 +72,12 @@ bool bounds_loop(const Function& f, const Op& loop, ValueId condition) {
 }
 
 std::vector<LoopMask> loop_masks(const Function& f, const Op& loop) {
-  const std::vector<bool> observes = ops_of_probes(f);
+  const ProbeOps probes(f);
   std::vector<LoopMask> masks;
   for (OpId id : f[loop.body].ops) {
     const Op& op = f[id];
     if (op.code != OpCode::where || !f[op.results[0]].type.has(loop.axis)) continue;
-    if (!observes.empty() && observes[id.index]) continue;
+    if (probes.has(id)) continue;
     LoopMask mask{id, affine_condition(f, op.operands[0])};
     std::erase_if(mask.condition.terms, [&](const AffineForm& form) {
       // A term that is the same for all tiles of the loop bounds nothing, and is no less in force.

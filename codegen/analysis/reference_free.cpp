@@ -26,20 +26,19 @@ using Known = std::optional<Change>;
 class Analysis {
  public:
   Analysis(const Function& f, OpCode exponential, double slope)
-      : f_(f), base_two_(exponential == OpCode::exp2), slope_(slope), probes_(ops_of_probes(f)) {}
+      : f_(f), base_two_(exponential == OpCode::exp2), slope_(slope), probes_(f) {}
 
   void set(ValueId value, Change change) { changes_[value] = change; }
 
   [[nodiscard]] bool stores_nothing(BlockId block) const {
-    return std::ranges::none_of(f_[block].ops, [&](OpId id) {
-      return f_[id].code == OpCode::store && (probes_.empty() || !probes_[id.index]);
-    });
+    return std::ranges::none_of(
+        f_[block].ops, [&](OpId id) { return f_[id].code == OpCode::store && !probes_.has(id); });
   }
 
   /// Whether what the ops store does not change, and no region carries what does.
   bool holds(const std::vector<OpId>& ops) {
     return std::ranges::all_of(ops, [&](OpId id) {
-      if (!probes_.empty() && probes_[id.index]) return true;
+      if (probes_.has(id)) return true;
       const Op& op = f_[id];
       const bool changes = any_use(op, [&](ValueId v) { return !same(v); });
       if (op.body) return !changes && holds(f_[op.body].ops);
@@ -171,7 +170,7 @@ class Analysis {
   const Function& f_;
   const bool base_two_;
   const double slope_;
-  const std::vector<bool> probes_;
+  const ProbeOps probes_;
   std::map<ValueId, Known> changes_;
 };
 

@@ -61,17 +61,11 @@ class ChainFinder {
 
   void join_factor(TanhChain& chain) const {
     const ValueId x = chain.from;
-    const Op* product = f_.definition(x);
-    if (!product || product->code != OpCode::mul || uses_[x.index] != 1 || !made_here(x)) return;
-    for (std::size_t k : {0, 1}) {
-      const ValueId y = product->operands[1 - k];
-      if (!f_[product->operands[k]].type.is_scalar() || f_[y].type.is_scalar() || is_source(y))
-        continue;
-      chain.ops.push_back(f_[x].definition);
-      chain.factor = product->operands[k];
-      chain.from = y;
-      return;
-    }
+    const auto scaled = scaled_tile(f_, f_.definition(x));
+    if (!scaled || is_source(f_, scaled->tile) || uses_[x.index] != 1 || !made_here(x)) return;
+    chain.ops.push_back(f_[x].definition);
+    chain.factor = scaled->factor;
+    chain.from = scaled->tile;
   }
 
   /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
@@ -82,9 +76,9 @@ class ChainFinder {
     if (where.code != OpCode::where || guard_of(f_, where) || where.operands[1] != chain.value ||
         !is_minus_infinity(f_, where.operands[2]))
       return;
-    const Op* seen = f_.definition(where.operands[0]);
-    if (!seen || seen->code != OpCode::ne || seen->operands[0] != chain.from ||
-        !is_minus_infinity(f_, seen->operands[1]) || uses_[where.operands[0].index] != 1)
+    const Op* seen = definition_as(f_, where.operands[0], OpCode::ne);
+    if (!seen || seen->operands[0] != chain.from || !is_minus_infinity(f_, seen->operands[1]) ||
+        uses_[where.operands[0].index] != 1)
       return;
     chain.ops.push_back(f_[where.operands[0]].definition);
     join(chain, id);
@@ -97,7 +91,7 @@ class ChainFinder {
     const Op& sum = f_[id];
     for (std::size_t k : {0, 1}) {
       if (sum.operands[1 - k] != chain.value || !f_[sum.operands[k]].type.is_scalar() ||
-          f_[sum.operands[2]].type.axes.size() != 1 || is_source(sum.operands[2]))
+          f_[sum.operands[2]].type.axes.size() != 1 || is_source(f_, sum.operands[2]))
         continue;
       join(chain, id);
       chain.times = sum.operands[k];
@@ -110,16 +104,14 @@ class ChainFinder {
   /// tanh. So a test may look at what a mask is about to hide.
   void find_mask(TanhChain& chain) const {
     chain.raw = chain.from;
-    const Op* mask = f_.definition(chain.from);
-    if (!mask || mask->code != OpCode::where || !chain.masked ||
-        (chain.factor && !is_positive(f_, chain.factor)) ||
+    const Op* mask = definition_as(f_, chain.from, OpCode::where);
+    if (!mask || !chain.masked || (chain.factor && !is_positive(f_, chain.factor)) ||
         !is_minus_infinity(f_, mask->operands[2]))
       return;
     const ValueId hidden = mask->operands[1];
     const Op* made_by = f_.definition(hidden);
     // What the mask's own loops compute is there behind it only.
     if (made_here(hidden) && made_by && kind_of(made_by->code) == OpKind::elementwise) return;
-    chain.hides = true;
     chain.raw = hidden;
     const OpId id = f_[chain.from].definition;
     if (made_here(chain.from) && guards_.of(*mask) && uses_[chain.from.index] == 2 &&
@@ -135,10 +127,7 @@ class ChainFinder {
       if (!rounded || rounded->code != OpCode::reduce_sum || rounded->axis != sum.axis ||
           rounded->scope != sum.scope || condition_behind_guard(f_, where))
         continue;
-      const auto cast_of = [&](ValueId value) {
-        const Op* op = f_.definition(value);
-        return op && op->code == OpCode::cast ? op : nullptr;
-      };
+      const auto cast_of = [&](ValueId value) { return definition_as(f_, value, OpCode::cast); };
       const Op* added = f_.definition(rounded->operands[0]);
       const bool apart = added && added->code == OpCode::sub && added->operands[1] == chain.value;
       const Op* wide = cast_of(apart ? added->operands[0] : rounded->operands[0]);
@@ -162,14 +151,7 @@ class ChainFinder {
     return {};
   }
 
-  [[nodiscard]] bool made_here(ValueId value) const {
-    return std::ranges::count(f_[block_].ops, f_[value].definition) > 0;
-  }
-
-  [[nodiscard]] bool is_source(ValueId value) const {
-    const Op* op = f_.definition(value);
-    return op && kind_of(op->code) == OpKind::source;
-  }
+  [[nodiscard]] bool made_here(ValueId value) const { return made_in(f_, block_, value); }
 
   const Function& f_;
   BlockId block_;

@@ -29,7 +29,6 @@ struct TanhChain {
   /// it hides a part of: else `from` itself.
   ir::OpId mask;
   ir::ValueId raw;
-  bool hides = false;  ///< `raw` is known to be in front of a mask
 
   /// where(guard, s, reduce_sum r), of the sum s of values and the values r as a product takes
   /// them; or where(guard, 0, reduce_sum(r - values)), which is `apart`.

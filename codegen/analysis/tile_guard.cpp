@@ -70,7 +70,7 @@ ValueId TileGuards::of(const Op& mask) const {
 ValueId TileGuards::build_opposite(Builder& b, ValueId guard) const {
   const Op op = *f_.definition(guard);
   const auto scalar = [&](OpCode code, std::vector<ValueId> operands) {
-    return as_uniform(b.function(), b.elementwise(code, std::move(operands)));
+    return b.elementwise(code, std::move(operands));
   };
   switch (op.code) {
     case OpCode::lt:
@@ -84,8 +84,7 @@ ValueId TileGuards::build_opposite(Builder& b, ValueId guard) const {
     default: {
       // Asked again, perhaps further in front.
       Op asked{.code = op.code, .operands = op.operands, .buffer = op.buffer};
-      const ValueId full = b.function()[b.append(std::move(asked), {{DType::i1, {}}})].results[0];
-      b.function()[full].layout.space = Space::uniform;
+      const ValueId full = b.make(std::move(asked), {DType::i1, {}});
       return scalar(OpCode::logical_not, {full});
     }
   }

@@ -49,6 +49,10 @@ Bounds join(const Bounds& a, const Bounds& b) {
 
 bool Bounds::finite() const { return std::isfinite(low) && std::isfinite(high); }
 
+double Bounds::magnitude() const {
+  return finite() ? std::max(std::abs(low), std::abs(high)) : INFINITY;
+}
+
 Bounds ValueBounds::of(ValueId value) {
   if (const auto found = known_.find(value); found != known_.end()) return found->second;
   const Bounds derived = f_[value].type.dtype == DType::f32 ? derive(value) : anything;

@@ -15,6 +15,8 @@ struct Bounds {
   bool hides = false;
 
   [[nodiscard]] bool finite() const;
+  /// The most that an element's magnitude can be.
+  [[nodiscard]] double magnitude() const;
   bool operator==(const Bounds&) const = default;
 };
 

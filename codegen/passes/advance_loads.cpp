@@ -7,6 +7,7 @@
 //   loop { load k ; load v }                 load q
 //                                            if any { load v
 //                                              loop over the other tiles { load k ; load v } }
+#include <algorithm>
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
@@ -27,71 +28,41 @@ bool loads_only_slot(const Function& f, OpId id) {
   return fills(f, id) && f[f[id].buffer].stages == 1;
 }
 
-/// An `if` that a loop has a first tile, and what is done for that.
-class FirstIteration {
- public:
-  FirstIteration(Function& f, const Op& loop, const FirstTile& tile)
-      : f_(f), loop_(loop), tile_(tile), body_(f.add_block()) {
-    insert_before(f, body_, 0, loop.where, [&](Builder& b) { enter_tile(b, loop, tile.tile); });
-    copier_.rename(f[loop.body].arguments[0], tile.tile);
-  }
-
-  /// The loop's fills from the `begin`-th to in front of the `end`-th.
-  void take(std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const OpId copied = copier_.copy(f_[loop_.body].ops[i]);
-      f_[body_].ops.push_back(copied);
-    }
-  }
-  void take_other_tiles() {
-    Op rest = loop_;
-    rest.operands = bounds_behind_first(f_, body_, loop_, tile_.tile);
-    rest.bounds = 2;
-    append_op(f_, body_, std::move(rest));
-  }
-  OpId finish() {
-    append_op(f_, body_, {.code = OpCode::yield});
-    return f_.add_op({.code = OpCode::if_, .operands = {tile_.exists}, .body = body_}, {});
-  }
-
- private:
-  Function& f_;
-  const Op loop_;
-  const FirstTile tile_;
-  const BlockId body_;
-  OpCopier copier_{f_};
-};
-
 /// `block` is what a role does for a tile.
 void advance_in(Function& f, BlockId block) {
-  const std::vector<OpId> ops = f[block].ops;
-  std::size_t fill = 0;
-  while (fill < ops.size() && !loads_only_slot(f, ops[fill])) ++fill;
-  std::size_t at = fill;
-  while (at < ops.size() && f[ops[at]].code != OpCode::loop) ++at;
-  if (at == ops.size()) return;
-  const Op loop = f[ops[at]];
-  const std::size_t yield = f[loop.body].ops.size() - 1;
+  auto ops = f[block].ops;
+  const auto fill = std::ranges::find_if(ops, [&](OpId id) { return loads_only_slot(f, id); });
+  const auto at = std::find_if(fill, ops.end(), has_code(f, OpCode::loop));
+  if (at == ops.end()) return;
+  const Op loop = f[*at];
+  const std::vector<OpId> fills_of_loop(f[loop.body].ops.begin(), f[loop.body].ops.end() - 1);
+  const auto first = std::ranges::find_if(fills_of_loop, has_code(f, OpCode::issue)) + 1;
 
-  const BlockId scratch = f.add_block();
-  Builder builder(f, scratch);
-  const FirstTile tile = first_tile_of(builder, loop);
-  FirstIteration front(f, loop, tile), behind(f, loop, tile);
-  std::size_t first = 0;  // fill
-  while (f[f[loop.body].ops[first]].code != OpCode::issue) ++first;
-  front.take(0, first + 1);
-  behind.take(first + 1, yield);
-  behind.take_other_tiles();
-  std::vector<OpId> changed(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(fill));
-  for (std::size_t i = fill; i < at; ++i)  // the loop's bounds, if they stand behind the fill
-    if (!fills(f, ops[i])) changed.push_back(ops[i]);
-  changed.insert(changed.end(), f[scratch].ops.begin(), f[scratch].ops.end());
-  changed.push_back(front.finish());
-  for (std::size_t i = fill; i < at; ++i)
-    if (fills(f, ops[i])) changed.push_back(ops[i]);
-  changed.push_back(behind.finish());
-  changed.insert(changed.end(), ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops.end());
-  f[block].ops = std::move(changed);
+  // The loop's bounds stand in front of all fills.
+  std::stable_partition(fill, at, [&](OpId id) { return !fills(f, id); });
+  const auto query = std::find_if(fill, at, [&](OpId id) { return fills(f, id); });
+  const std::vector<OpId> fills_in_front(query, at), rest(at + 1, ops.end());
+  f[block].ops.assign(ops.begin(), query);
+  Builder b(f, block);
+  const FirstTile tile = first_tile_of(b, loop);
+  OpCopier copier(f);
+  copier.rename(f[loop.body].arguments[0], tile.tile);
+  const auto build = [&](auto begin, auto end, bool others) {
+    build_if(b, tile.exists, [&](Builder& in) -> std::vector<ValueId> {
+      enter_tile(in, loop, tile.tile);
+      for (auto id = begin; id != end; ++id) copier.copy(in, *id);
+      if (!others) return {};
+      Op behind = loop;
+      behind.operands = bounds_behind_first(in, loop, tile.tile);
+      behind.bounds = 2;
+      append_op(f, in.block(), std::move(behind));
+      return {};
+    });
+  };
+  build(fills_of_loop.begin(), first, false);
+  for (OpId id : fills_in_front) b.place(id);
+  build(first, fills_of_loop.end(), true);
+  for (OpId id : rest) b.place(id);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "codegen/analysis/register_interference.h"
-#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 namespace {
@@ -73,8 +73,8 @@ class ArrayAssignment {
   /// exponentials over free registers, and orders the loop worse: a softcap at head_dim 128 takes
   /// 1.5 % longer.
   void replace_tested_tile(const Op& branches) {
-    const Op* test = f_.definition(branches.operands[0]);
-    if (!test || test->code != OpCode::all_within) return;
+    const Op* test = definition_as(f_, branches.operands[0], OpCode::all_within);
+    if (!test) return;
     for (const ValueId result : branches.results) try_to_unite(result, test->operands[0]);
   }
 

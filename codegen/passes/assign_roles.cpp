@@ -49,14 +49,12 @@ class RoleAssignment {
       const bool constant = op.code == OpCode::convert && is_constant(op.operands[0]);
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
-    const bool placed = std::any_of(in_front_.begin(), in_front_.end(), [&](OpId id) {
-      return f_[id].code == OpCode::scan_tiles || f_[id].code == OpCode::segment;
-    });
+    const bool placed = std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)) ||
+                        std::ranges::any_of(in_front_, has_code(f_, OpCode::segment));
     if (schedule_.persistent && placed)
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block scans only once for tiles with visible keys",
-                           "persistent = false",
-                           {}});
+                           "persistent = false"});
     check_positions();
     const BlockId producer = f_.add_block(), consumers = f_.add_block();
     std::vector<OpId> front, rest;
@@ -67,8 +65,7 @@ class RoleAssignment {
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
                            "it has no product whose operands the copy engine could load",
-                           "instruction = mma_m16n8k16 and copy = cp_async",
-                           {}});
+                           "instruction = mma_m16n8k16 and copy = cp_async"});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
     f_[f_.body].ops = front;
@@ -78,7 +75,7 @@ class RoleAssignment {
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role("producer", by_first_thread(producer), warps, 4, split.producer);
+      append_role("producer", by_first_thread(f_[producer].ops), warps, 4, split.producer);
     else
       begin_with(consumers, f_[producer].ops);
     append_role("consumers", consumers, 0, warps, split.consumer);
@@ -104,11 +101,8 @@ class RoleAssignment {
     const Op* op = f_.definition(value);
     return op && op->code == OpCode::constant;
   }
-  [[nodiscard]] bool in_shared(const Op& op) const {
-    return op.code == OpCode::load && f_[op.results[0]].layout.space == Space::shared;
-  }
   [[nodiscard]] bool fills(const Op& op) const {
-    return any_op_of(f_, op, [&](const Op& inner) { return in_shared(inner); });
+    return any_op_of(f_, op, [&](const Op& inner) { return is_copied(f_, inner); });
   }
 
   /// The ops among `ops` that `wanted` picks, and those that make what these read: for a loop its
@@ -129,7 +123,7 @@ class RoleAssignment {
       if (op.code == OpCode::loop) {
         read.insert(op.operands.begin(), op.operands.begin() + op.bounds);
         for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
-          if (in_shared(inner)) note_positions(inner, op.body, read);
+          if (is_copied(f_, inner)) note_positions(inner, op.body, read);
         });
       } else {
         note_all(op);
@@ -153,7 +147,7 @@ class RoleAssignment {
     for (OpId id : f_[block].ops) {
       const Op op = f_[id];
       if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages);
-      if (!in_shared(op)) continue;
+      if (!is_copied(f_, op)) continue;
       Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
@@ -164,7 +158,7 @@ class RoleAssignment {
   void produce(OpId id, BlockId target) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
-    if (in_shared(op)) return append_load(op, {}, target);
+    if (is_copied(f_, op)) return append_load(op, {}, target);
     if (op.code != OpCode::loop) {
       const OpId taken = schedule_.producer ? copier_.copy(id) : id;
       f_[target].ops.push_back(taken);
@@ -175,13 +169,11 @@ class RoleAssignment {
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
     loop.results.clear();
     loop.body = f_.add_block();
-    const ValueId tile =
-        f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
-    f_[tile].layout.space = Space::uniform;
+    f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
-      if (in_shared(load)) append_load(load, op.body, loop.body);
+      if (is_copied(f_, load)) append_load(load, op.body, loop.body);
     }
     append_op(f_, loop.body, {.code = OpCode::yield});
     append_op(f_, target, std::move(loop));
@@ -189,17 +181,16 @@ class RoleAssignment {
 
   /// Puts ops, some of them the block's own, in front of all others.
   void begin_with(BlockId block, const std::vector<OpId>& first) {
-    std::vector<OpId> ops = first;
-    for (OpId id : f_[block].ops)
-      if (std::find(first.begin(), first.end(), id) == first.end()) ops.push_back(id);
-    f_[block].ops = std::move(ops);
+    auto& ops = f_[block].ops;
+    std::erase_if(ops, [&](OpId id) { return std::ranges::count(first, id) > 0; });
+    ops.insert(ops.begin(), first.begin(), first.end());
   }
 
   /// `loop` is the region around the load, if that is a loop's.
   void append_load(const Op& load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
     issue.buffer = load.buffer;
-    issue_box(f_, issue, load, [&](ValueId value) {
+    issue_positions(f_, issue, load, /*as_box=*/true, [&](ValueId value) {
       return loop &&
              (made_in(f_, loop, value) || std::ranges::count(f_[loop].arguments, value) > 0);
     });
@@ -226,47 +217,34 @@ class RoleAssignment {
   }
 
   /// A block in which one thread of a role does this work.
-  BlockId by_first_thread(BlockId work) {
-    append_op(f_, work, {.code = OpCode::yield});
+  BlockId by_first_thread(const std::vector<OpId>& work) {
     Builder b(f_, f_.add_block());
-    const ValueId first = make(b, {.code = OpCode::first_thread}, {DType::i1, {}});
-    b.append({.code = OpCode::if_, .operands = {first}, .body = work}, {});
+    const ValueId first = b.make({.code = OpCode::first_thread}, {DType::i1, {}});
+    build_if(b, first, region_of(work));
     return b.block();
   }
 
   /// Loads become waits; in a loop, which is over `axis`, each stands in front of the first product
   /// that reads it.
   void consume(BlockId block, AxisId axis) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       if (const Op op = f_[id]; op.code == OpCode::loop) consume(op.body, op.axis);
-      if (!in_shared(f_[id])) continue;
-      ValueId tile;
+      if (!is_copied(f_, f_[id])) return;
       if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
-        if (rows == axis)
-          tile = f_[block].arguments[0];
-        else
-          i += insert_before(f_, block, i, f_[id].where,
-                             [&](Builder& b) { tile = number_of_tile(b, rows); });
+        const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
+        f_[id].operands = {tile};
       }
       Op& wait = f_[id];
-      if (tile) wait.operands = {tile};
       wait.code = OpCode::wait;
       wait.tensor = {};
       wait.coordinates.clear();
+    });
+    for (OpId wait : std::vector(f_[block].ops)) {
+      if (f_[wait].code != OpCode::wait) continue;
+      const std::vector<OpId> readers = readers_of(f_, block, f_[wait].results[0]);
+      std::erase(f_[block].ops, wait);
+      if (!readers.empty()) before(f_, block, readers.front()).place(wait);
     }
-    const std::vector<OpId> ops = f_[block].ops;
-    std::vector<OpId> sunk;
-    for (OpId id : ops) {
-      if (f_[id].code == OpCode::wait) continue;
-      for (OpId wait : ops)
-        if (f_[wait].code == OpCode::wait &&
-            std::find(sunk.begin(), sunk.end(), wait) == sunk.end() &&
-            any_op_of(f_, f_[id], [&](const Op& op) { return reads(op, f_[wait].results[0]); }))
-          sunk.push_back(wait);
-      sunk.push_back(id);
-    }
-    f_[block].ops = std::move(sunk);
   }
 
   /// Whether a load brings rows that lie beyond the axis, and these come into a sum.
@@ -278,8 +256,8 @@ class RoleAssignment {
 
   /// Of the tile of an axis that the block is at.
   ValueId number_of_tile(Builder& b, AxisId axis) {
-    const ValueId length = b.constant(f_[axis].tile, DType::i32);
-    return as_uniform(f_, b.elementwise(OpCode::quotient, {b.tile_begin(axis), length}));
+    const ValueId length = b.integer(f_[axis].tile);
+    return b.elementwise(OpCode::quotient, {b.tile_begin(axis), length});
   }
 
   [[nodiscard]] bool may_end_in_tile(AxisId axis) const {

@@ -42,19 +42,20 @@ class BoundBuilder {
     tile_ = f_[axis].tile;
   }
 
-  /// Narrows the bounds by a term. `skips`: empty tiles need not be visited.
-  void narrow(const AffineForm& term, bool skips) {
+  /// Narrows the bounds by a term. `skips`: empty tiles need not be visited; `cuts`: tiles in which it
+  /// does not hold everywhere are not full.
+  void narrow(const AffineForm& term, bool skips, bool cuts = true) {
     const std::int64_t a = term.positions.at(axis_), step = (a > 0 ? a : -a) * tile_;
     const std::int64_t reach = step - step / tile_;
     const ValueId most = rest(term, true), least = rest(term, false);
     if (a > 0) {
       // jT a + reach + most >= 0  and  jT a + least >= 0
       if (skips) raise(bounds_.begin, divide_up(negated(most, -reach), step));
-      raise(bounds_.full_begin, divide_up(negated(least, 0), step));
+      if (cuts) raise(bounds_.full_begin, divide_up(negated(least, 0), step));
     } else {
       // most - jT|a| >= 0  and  least - jT|a| - reach >= 0
       if (skips) lower(bounds_.end, plus(divide_down(most, step), 1));
-      lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
+      if (cuts) lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
     }
   }
 
@@ -62,18 +63,14 @@ class BoundBuilder {
   void skip(const AffineForm& term) {
     if (term.positions.empty() && term.quotients.empty() && term.scalars.empty() &&
         term.constant < 0)
-      lower(bounds_.end, number(0));
-    if (!term.positions.count(axis_)) return;
-    const Bounds full{{}, bounds_.full_begin, bounds_.full_end, {}};
-    narrow(term, true);
-    bounds_.full_begin = full.full_begin;
-    bounds_.full_end = full.full_end;
+      lower(bounds_.end, b_.integer(0));
+    if (term.positions.count(axis_)) narrow(term, /*skips=*/true, /*cuts=*/false);
   }
 
   std::vector<ValueId> finish() {
-    const ValueId zero = number(0), tiles = b_.tile_count(axis_);
+    const ValueId zero = b_.integer(0), tiles = b_.tile_count(axis_);
     const auto clamp = [&](ValueId value, ValueId low, ValueId high) {
-      return b_.elementwise(OpCode::max, {low, b_.elementwise(OpCode::min, {value, high})});
+      return b_.max(low, b_.min(value, high));
     };
     const ValueId begin = bounds_.begin ? clamp(bounds_.begin, zero, tiles) : zero;
     const ValueId end = bounds_.end ? clamp(bounds_.end, begin, tiles) : tiles;
@@ -87,20 +84,15 @@ class BoundBuilder {
   }
 
  private:
-  ValueId number(std::int64_t value) { return b_.constant(static_cast<double>(value), DType::i32); }
-  ValueId plus(ValueId value, std::int64_t add) { return add ? b_.add(value, number(add)) : value; }
+  ValueId plus(ValueId value, std::int64_t add) {
+    return add ? b_.add(value, b_.integer(add)) : value;
+  }
   /// -value + add
-  ValueId negated(ValueId value, std::int64_t add) { return b_.sub(number(add), value); }
-  ValueId divide_down(ValueId value, std::int64_t by) {
-    return b_.elementwise(OpCode::div, {value, number(by)});
-  }
+  ValueId negated(ValueId value, std::int64_t add) { return b_.sub(b_.integer(add), value); }
+  ValueId divide_down(ValueId value, std::int64_t by) { return b_.div(value, b_.integer(by)); }
   ValueId divide_up(ValueId value, std::int64_t by) { return divide_down(plus(value, by - 1), by); }
-  void raise(ValueId& bound, ValueId value) {
-    bound = bound ? b_.elementwise(OpCode::max, {bound, value}) : value;
-  }
-  void lower(ValueId& bound, ValueId value) {
-    bound = bound ? b_.elementwise(OpCode::min, {bound, value}) : value;
-  }
+  void raise(ValueId& bound, ValueId value) { bound = bound ? b_.max(bound, value) : value; }
+  void lower(ValueId& bound, ValueId value) { bound = bound ? b_.min(bound, value) : value; }
   void name(ValueId value, const char* suffix) {
     const OpCode code = f_.definition(value)->code;
     if (code != OpCode::constant && f_[value].name.empty())
@@ -115,7 +107,7 @@ class BoundBuilder {
         total = b_.sub(total, value);
         return;
       }
-      if (factor != 1) value = b_.mul(value, number(factor));
+      if (factor != 1) value = b_.mul(value, b_.integer(factor));
       total = total ? b_.add(total, value) : value;
     };
     for (const auto& [axis, factor] : term.positions) {
@@ -128,13 +120,13 @@ class BoundBuilder {
       add(divide_down(at, by), factor);
     }
     for (const auto& [scalar, factor] : term.scalars) add(scalar, factor);
-    return total ? plus(total, term.constant) : number(term.constant);
+    return total ? plus(total, term.constant) : b_.integer(term.constant);
   }
 
   /// The last position of the block's tile that exists.
   ValueId last_position(AxisId axis) {
-    const ValueId end = b_.add(b_.tile_begin(axis), number(f_[axis].tile));
-    return b_.sub(b_.elementwise(OpCode::min, {end, b_.extent(axis)}), number(1));
+    const ValueId end = b_.add(b_.tile_begin(axis), b_.integer(f_[axis].tile));
+    return b_.sub(b_.min(end, b_.extent(axis)), b_.integer(1));
   }
 
   Builder& b_;
@@ -198,26 +190,26 @@ MaskConjuncts conjuncts_of_mask(const Function& f, const Op& loop, ValueId condi
 /// False where there are no conditions of one kind, and nothing to separate.
 bool separate_bounding(Function& f, const Op& loop, OpId where, const MaskConjuncts& conjuncts) {
   if (conjuncts.bounding.empty() || conjuncts.others.empty()) return false;
-  insert_before(f, loop.body, position_of(f, loop.body, where), f[where].where, [&](Builder& b) {
-    const auto all = [&](const std::vector<ValueId>& terms) {
-      ValueId holds = terms.front();
-      for (std::size_t i = 1; i < terms.size(); ++i)
-        holds = b.elementwise(OpCode::logical_and, {holds, terms[i]});
-      return holds;
-    };
-    const ValueId seen = f[where].operands[1], hidden = f[where].operands[2];
-    const ValueId inner = b.elementwise(OpCode::where, {all(conjuncts.others), seen, hidden});
-    f[where].operands = {all(conjuncts.bounding), inner, hidden};
-  });
+  Builder b = before(f, loop.body, where);
+  const auto all = [&](const std::vector<ValueId>& terms) {
+    ValueId holds = terms.front();
+    for (std::size_t i = 1; i < terms.size(); ++i)
+      holds = b.elementwise(OpCode::logical_and, {holds, terms[i]});
+    return holds;
+  };
+  const ValueId seen = f[where].operands[1], hidden = f[where].operands[2];
+  const ValueId inner = b.where(all(conjuncts.others), seen, hidden);
+  f[where].operands = {all(conjuncts.bounding), inner, hidden};
   return true;
 }
 
 /// Builds the scan of a loop's tiles between two bounds, where its mask says something about
 /// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
-BufferId build_scan(Function& f, Builder& b, BlockId region, const Op& loop,
-                    const LoopMask& scanned, const MaskConjuncts& conjuncts,
-                    const std::vector<LoopMask>& masks, ValueId begin, ValueId end,
-                    std::set<OpId>& guarded) {
+BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
+                    const MaskConjuncts& conjuncts, const std::vector<LoopMask>& masks,
+                    ValueId begin, ValueId end, std::set<OpId>& guarded) {
+  Function& f = b.function();
+  const BlockId region = f.add_block();
   f.add_argument(region, {DType::i32, {}}, "tile");
   Builder inside(f, region);
   IntervalAnalysis intervals(b, inside, loop);
@@ -265,8 +257,8 @@ ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& boun
   Function& f = b.function();
   const ValueId tile = f[loop.body].arguments[0];
   if (loop.buffer)
-    return make(b, {.code = OpCode::tile_is_full, .operands = {tile}, .buffer = loop.buffer},
-                {DType::i1, {}});
+    return b.make({.code = OpCode::tile_is_full, .operands = {tile}, .buffer = loop.buffer},
+                  {DType::i1, {}});
   ValueId low, high;
   if (bounds[1] != bounds[0]) low = b.elementwise(OpCode::ge, {tile, bounds[1]});
   if (bounds[2] != bounds[3]) high = b.elementwise(OpCode::lt, {tile, bounds[2]});
@@ -274,63 +266,55 @@ ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& boun
 }
 
 /// Lets the guarded masks of a loop hold wherever its tile is full, which changes none of them.
-void guard_masks(Function& f, const Op& loop, const std::set<OpId>& guarded,
+void guard_masks(Function& f, const Op loop, const std::set<OpId>& guarded,
                  const std::vector<ValueId>& bounds) {
   ValueId guard;
   for (OpId id : std::vector(f[loop.body].ops)) {
     if (!guarded.contains(id)) continue;
-    insert_before(f, loop.body, position_of(f, loop.body, id), f[id].where, [&](Builder& b) {
-      if (!guard) guard = build_guard(b, loop, bounds);
-      if (!guard) return;
-      const ValueId seen = b.elementwise(OpCode::logical_or, {guard, f[id].operands[0]});
-      f[id].operands[0] = seen;
-    });
-    if (!guard) replace_uses(f, f[id].results[0], f[id].operands[1]);
+    Builder b = before(f, loop.body, id);
+    if (!guard) guard = build_guard(b, loop, bounds);
+    if (!guard) {
+      replace_uses(f, f[id].results[0], f[id].operands[1]);
+      continue;
+    }
+    f[id].operands[0] = b.elementwise(OpCode::logical_or, {guard, f[id].operands[0]});
   }
 }
 
-void bound_loop(Function& f, BlockId block, std::size_t position) {
-  const OpId id = f[block].ops[position];
+void bound_loop(Builder& b, OpId id) {
+  Function& f = b.function();
   const Op loop = f[id];
   const std::vector<LoopMask> masks = loop_masks(f, loop);
-  const LoopMask* scanned = to_scan(masks);
-  const BlockId region = scanned ? f.add_block() : BlockId{};
   std::set<OpId> guarded;
-  std::vector<ValueId> bounds;
-  insert_before(f, block, position, loop.where, [&](Builder& b) {
-    BoundBuilder builder(b, loop.axis);
-    for (const LoopMask& mask : masks) {
-      if (mask.condition.terms.empty()) continue;
-      for (const AffineForm& term : mask.condition.terms) builder.narrow(term, mask.skips);
-      if (mask.skips)
-        for (const AffineForm& term : without_rows(f, mask.condition.terms)) builder.skip(term);
-      if (mask.condition.complete && mask.droppable) guarded.insert(mask.where);
-    }
-    bounds = builder.finish();
-    if (scanned) {
-      const MaskConjuncts conjuncts = conjuncts_of_mask(f, loop, f[scanned->where].operands[0]);
-      const BufferId tiles = build_scan(f, b, region, loop, *scanned, conjuncts, masks,
-                                        bounds.front(), bounds.back(), guarded);
-      f[id].buffer = tiles;
-      if (!tiles && separate_bounding(f, loop, scanned->where, conjuncts) && scanned->droppable)
-        guarded.insert(scanned->where);
-    }
-    Op& bounded = f[id];
-    bounded.operands.insert(bounded.operands.begin(), {bounds.front(), bounds.back()});
-    bounded.bounds = 2;
-  });
+  BoundBuilder builder(b, loop.axis);
+  for (const LoopMask& mask : masks) {
+    if (mask.condition.terms.empty()) continue;
+    for (const AffineForm& term : mask.condition.terms) builder.narrow(term, mask.skips);
+    if (mask.skips)
+      for (const AffineForm& term : without_rows(f, mask.condition.terms)) builder.skip(term);
+    if (mask.condition.complete && mask.droppable) guarded.insert(mask.where);
+  }
+  const std::vector<ValueId> bounds = builder.finish();
+  if (const LoopMask* scanned = to_scan(masks)) {
+    const MaskConjuncts conjuncts = conjuncts_of_mask(f, loop, f[scanned->where].operands[0]);
+    const BufferId tiles =
+        build_scan(b, loop, *scanned, conjuncts, masks, bounds.front(), bounds.back(), guarded);
+    f[id].buffer = tiles;
+    if (!tiles && separate_bounding(f, loop, scanned->where, conjuncts) && scanned->droppable)
+      guarded.insert(scanned->where);
+  }
+  Op& bounded = f[id];
+  bounded.operands.insert(bounded.operands.begin(), {bounds.front(), bounds.back()});
+  bounded.bounds = 2;
   guard_masks(f, f[id], guarded, bounds);
 }
 
 void bound_loops(Function& f, BlockId block) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const OpId id = f[block].ops[i];
-    if (f[id].code != OpCode::loop) continue;
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+    if (f[id].code != OpCode::loop) return;
     bound_loops(f, f[id].body);
-    const std::size_t before = f[block].ops.size();
-    bound_loop(f, block, i);
-    i += f[block].ops.size() - before;
-  }
+    bound_loop(b, id);
+  });
 }
 
 }  // namespace

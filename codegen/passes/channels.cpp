@@ -11,6 +11,10 @@ namespace flashcore {
 
 using namespace ir;
 
+bool is_copied(const Function& f, const Op& op) {
+  return op.code == OpCode::load && f[op.results[0]].layout.space == Space::shared;
+}
+
 Buffer channel_for(const Function& f, const Op& load, Transport transport, int stages) {
   const TileType& type = f[load.results[0]].type;
   if (type.axes.size() != 2)

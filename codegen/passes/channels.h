@@ -6,6 +6,9 @@
 
 namespace flashcore {
 
+/// Whether an op is a load into shared memory.
+bool is_copied(const ir::Function& f, const ir::Op& op);
+
 /// A channel, which is still to be added, with `stages` slots for the tile of a load.
 ir::Buffer channel_for(const ir::Function& f, const ir::Op& load, ir::Transport transport,
                        int stages);

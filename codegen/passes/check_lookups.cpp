@@ -9,7 +9,6 @@
 //   }                                           nest { ... %x = gather bias[%i] }
 //                                             }
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
@@ -30,13 +29,12 @@ class LookupChecks {
 
  private:
   void visit(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       if (f_[id].code == OpCode::nest)
-        i += check(block, id);
+        check(b, id);
       else
         for (const BlockId region : Regions(f_[id])) visit(region);
-    }
+    });
   }
 
   /// An index of a lookup: its least and its greatest value in the tile, and what is added to one
@@ -49,57 +47,41 @@ class LookupChecks {
     std::vector<Index> indices;
   };
 
-  /// Returns how many ops were put in front of where the nest has stood.
-  std::size_t check(BlockId block, OpId nest) {
+  void check(Builder& b, OpId nest) {
     std::vector<Lookup> lookups;
     ValueId test;
-    const std::size_t position = position_of(f_, block, nest);
-    const std::size_t added = insert_before(f_, block, position, f_[nest].where, [&](Builder& b) {
-      for (OpId id : f_[f_[nest].body].ops) {
-        const Op op = f_[id];
-        if (op.code != OpCode::gather || f_[op.results[0]].type.axes.size() != 2 ||
-            !is_sum_of_positions(op))
-          continue;
-        Lookup lookup{.gather = id};
-        for (std::size_t d = 0; d < op.operands.size(); ++d)
-          lookup.indices.push_back(build_test(b, op, d, test));
-        lookups.push_back(std::move(lookup));
-      }
-    });
-    if (lookups.empty()) return added;
-    OpCopier copier(f_);
-    Op choice{.code = OpCode::if_, .operands = {test}, .where = f_[nest].where};
-    choice.results = f_[nest].results;
-    const OpId unchecked = copier.copy(nest), checked(f_.ops.size());
-    f_.ops.push_back(f_[nest]);
-    for (ValueId& result : f_[checked].results) {
-      result = add_value_like(f_, result);
-      f_[result].definition = checked;
+    for (OpId id : f_[f_[nest].body].ops) {
+      const Op op = f_[id];
+      if (op.code != OpCode::gather || f_[op.results[0]].type.axes.size() != 2 ||
+          !is_sum_of_positions(op))
+        continue;
+      Lookup lookup{.gather = id};
+      for (std::size_t d = 0; d < op.operands.size(); ++d)
+        lookup.indices.push_back(build_test(b, op, d, test));
+      lookups.push_back(std::move(lookup));
     }
-    for (const Lookup& lookup : lookups)
-      leave_out_check(f_[unchecked].body,
-                      f_[copier.renamed(f_[lookup.gather].results[0])].definition, lookup.indices);
-    choice.body = region(unchecked);
-    choice.otherwise = region(checked);
-    f_[nest] = std::move(choice);
-    return added;
-  }
-
-  /// A region that consists of a nest.
-  BlockId region(OpId nest) {
-    const BlockId block = f_.add_block();
-    f_[block].ops = {nest};
-    append_op(f_, block, {.code = OpCode::yield, .operands = f_[nest].results});
-    return block;
+    if (lookups.empty()) return;
+    const std::vector<ValueId> results = f_[nest].results;
+    const auto unchecked = [&](Builder& in) {
+      OpCopier copier(f_);
+      const OpId copied = copier.copy(in, nest);
+      for (const Lookup& lookup : lookups)
+        leave_out_check(f_[copied].body,
+                        f_[copier.renamed(f_[lookup.gather].results[0])].definition,
+                        lookup.indices);
+      return f_[copied].results;
+    };
+    const auto checked = [&](Builder& in) { return make_like(in, f_[nest], results); };
+    const std::vector<ValueId> made = build_if(b, test, unchecked, checked);
+    for (std::size_t i = 0; i < results.size(); ++i) take_place(f_, results[i], made[i]);
+    b.remove(nest);
   }
 
   void leave_out_check(BlockId nest, OpId gather, const std::vector<Index>& indices) {
     for (std::size_t d = 0; d < indices.size(); ++d) {
       if (!indices[d].shift) continue;
       const ValueId index = f_[gather].operands[d];
-      ValueId shifted;
-      insert_before(f_, nest, position_of(f_, nest, gather), f_[gather].where,
-                    [&](Builder& b) { shifted = b.add(index, indices[d].shift); });
+      const ValueId shifted = before(f_, nest, gather).add(index, indices[d].shift);
       f_[shifted].layout = f_[index].layout;
       f_[gather].operands[d] = shifted;
     }
@@ -120,8 +102,7 @@ class LookupChecks {
         if (std::abs(factor) != 1) return false;
       for (const auto& [axis, factor] : form->positions)
         if (std::abs(factor) != 1 || f_[axis].kind == AxisKind::whole) return false;
-      const Op* made_by = f_.definition(index);
-      sums = sums || !made_by || made_by->code != OpCode::index;
+      sums = sums || !definition_as(f_, index, OpCode::index);
     }
     return sums;
   }
@@ -129,26 +110,21 @@ class LookupChecks {
   /// Builds what index d has to hold, and adds that to the test.
   Index build_test(Builder& b, const Op& gather, std::size_t d, ValueId& test) {
     const ValueId index = gather.operands[d];
-    const auto number = [&](std::int64_t x) {
-      return b.constant(static_cast<double>(x), DType::i32);
-    };
     const auto holds = [&](OpCode code, ValueId x, ValueId y) {
-      const ValueId one = as_uniform(f_, b.elementwise(code, {x, y}));
-      test = test ? as_uniform(f_, b.elementwise(OpCode::logical_and, {test, one})) : one;
+      const ValueId one = b.elementwise(code, {x, y});
+      test = test ? b.elementwise(OpCode::logical_and, {test, one}) : one;
     };
     const ValueId length = b.dimension(gather.tensor, static_cast<int>(d));
     Index range = f_[index].type.is_scalar() ? Index{index, index, {}} : build_range(b, index);
     ValueId low = range.low, high = range.high;
     if (gather.wraps >> d & 1) {
-      range.shift = as_uniform(
-          f_, b.elementwise(OpCode::where,
-                            {as_uniform(f_, b.elementwise(OpCode::lt, {high, number(0)})), length,
-                             number(0)}));
+      const ValueId negative = b.elementwise(OpCode::lt, {high, b.integer(0)});
+      range.shift = b.where(negative, length, b.integer(0));
       f_[range.shift].name = "from_end";
-      low = as_uniform(f_, b.add(low, range.shift));
-      high = as_uniform(f_, b.add(high, range.shift));
+      low = b.add(low, range.shift);
+      high = b.add(high, range.shift);
     }
-    holds(OpCode::ge, low, number(0));
+    holds(OpCode::ge, low, b.integer(0));
     if (range.low != range.high) holds(OpCode::le, range.low, range.high);
     holds(OpCode::lt, high, length);
     return range;
@@ -159,9 +135,9 @@ class LookupChecks {
     ValueId sum;
     const auto add = [&](ValueId term, std::int64_t factor) {
       if (!sum)
-        sum = factor < 0 ? as_uniform(f_, b.elementwise(OpCode::neg, {term})) : term;
+        sum = factor < 0 ? b.neg(term) : term;
       else
-        sum = as_uniform(f_, b.elementwise(factor < 0 ? OpCode::sub : OpCode::add, {sum, term}));
+        sum = factor < 0 ? b.sub(sum, term) : b.add(sum, term);
     };
     for (const auto& [value, factor] : form.scalars) add(value, factor);
     std::int64_t below = 0, above = 0;
@@ -170,8 +146,7 @@ class LookupChecks {
       (factor < 0 ? below : above) += f_[axis].tile - 1;
     }
     const auto plus = [&](std::int64_t number) {
-      if (number == 0) return sum;
-      return as_uniform(f_, b.add(sum, b.constant(static_cast<double>(number), DType::i32)));
+      return number == 0 ? sum : b.add(sum, b.integer(number));
     };
     Index range{plus(form.constant - below), plus(form.constant + above), {}};
     f_[range.low].name = "least";

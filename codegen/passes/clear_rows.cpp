@@ -15,30 +15,28 @@ namespace {
 
 using namespace ir;
 
-std::size_t clear_behind(Function& f, BlockId block, std::size_t position) {
-  Op& wait = f[f[block].ops[position]];
-  const ValueId number = wait.operands[0], tile = wait.results[0];
+void clear_behind(Builder& b, OpId id) {
+  Function& f = b.function();
+  const ValueId number = f[id].operands[0], tile = f[id].results[0];
   const AxisId rows = f[tile].type.axes[0];
-  wait.operands.clear();
-  return insert_before(f, block, position + 1, wait.where, [&](Builder& b) {
-    const ValueId length = b.constant(f[rows].tile, DType::i32);
-    const ValueId left = b.sub(b.extent(rows), b.mul(number, length));
-    const ValueId beyond = b.elementwise(OpCode::lt, {left, length});
-    f[left].name = f[rows].name + "_left";
-    f[left].layout.space = f[beyond].layout.space = Space::uniform;
-    Builder inside(f, f.add_block());
-    inside.append({.code = OpCode::clear_rows, .operands = {tile, left}}, {});
-    inside.append({.code = OpCode::yield}, {});
-    b.append({.code = OpCode::if_, .operands = {beyond}, .body = inside.block()}, {});
+  f[id].operands.clear();
+  b.go_behind(id);
+  const ValueId length = b.integer(f[rows].tile);
+  const ValueId left = b.sub(b.extent(rows), b.mul(number, length));
+  const ValueId beyond = b.elementwise(OpCode::lt, {left, length});
+  f[left].name = f[rows].name + "_left";
+  build_if(b, beyond, [&](Builder& in) -> std::vector<ValueId> {
+    in.append({.code = OpCode::clear_rows, .operands = {tile, left}}, {});
+    return {};
   });
 }
 
 void clear_in(Function& f, BlockId block) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const Op op = f[f[block].ops[i]];
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+    const Op op = f[id];
     for (const BlockId region : Regions(op)) clear_in(f, region);
-    if (op.code == OpCode::wait && !op.operands.empty()) i += clear_behind(f, block, i);
-  }
+    if (op.code == OpCode::wait && !op.operands.empty()) clear_behind(b, id);
+  });
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using namespace ir;
 
 class Commutation {
  public:
-  explicit Commutation(Function& f) : f_(f), probes_(ops_of_probes(f)) {}
+  explicit Commutation(Function& f) : f_(f), probes_(f) {}
 
   void run() {
     for (std::size_t b = 0; b < f_.blocks.size(); ++b)
@@ -45,23 +45,17 @@ class Commutation {
     OpId probe;   ///< the first op of a probe that reads it, if any
   };
 
-  [[nodiscard]] bool of_probe(OpId id) const {
-    return id.index < probes_.size() && probes_[id.index];
-  }
-
   [[nodiscard]] std::optional<Softcap> find(BlockId block, OpId id) const {
     const Op& tanh = f_[id];
     if (tanh.code != OpCode::tanh || tanh.precise || f_[tanh.results[0]].type.axes.size() != 2 ||
-        of_probe(id))
+        probes_.has(id))
       return std::nullopt;
     Softcap found{.scores = tanh.operands[0], .value = tanh.results[0]};
-    if (const Op* scaled = f_.definition(found.scores); scaled && scaled->code == OpCode::mul)
-      for (std::size_t k : {0, 1})
-        if (!found.factor && f_[scaled->operands[k]].type.is_scalar() &&
-            is_positive(f_, scaled->operands[k])) {
-          found.factor = scaled->operands[k];
-          found.scores = scaled->operands[1 - k];
-        }
+    if (const auto scaled = scaled_tile(f_, f_.definition(found.scores));
+        scaled && is_positive(f_, scaled->factor)) {
+      found.factor = scaled->factor;
+      found.scores = scaled->tile;
+    }
     if (f_[found.scores].type != f_[found.value].type) return std::nullopt;
     if (const auto reads = readers_of(f_, block, found.value);
         reads.size() == 1 && hides(f_[reads[0]], found.value)) {
@@ -69,7 +63,7 @@ class Commutation {
       found.value = f_[found.mask].results[0];
     }
     for (OpId reader : readers_of(f_, block, found.value)) {
-      if (of_probe(reader)) {
+      if (probes_.has(reader)) {
         if (!found.probe) found.probe = reader;
       } else if (f_[reader].code == OpCode::reduce_max && !found.reader) {
         found.maxima.push_back(reader);
@@ -95,45 +89,38 @@ class Commutation {
       scores = found.value;
       f_[scores].name = f_[found.scores].name;
     }
-    const auto after = [&](OpId op) { return position_of(f_, block, op) + 1; };
     if (found.probe)
-      f_[cap(block, found, scores, found.value, position_of(f_, block, found.probe), true)].name =
-          name;
+      f_[cap(before(f_, block, found.probe), found, scores, found.value, true)].name = name;
     for (OpId maximum : found.maxima) {
       f_[maximum].operands[0] = scores;
       const ValueId most = f_[maximum].results[0];
-      const ValueId softcapped = cap(block, found, most, most, after(maximum), false);
+      const ValueId softcapped = cap(behind(f_, block, maximum), found, most, most, false);
       std::swap(f_[softcapped].name, f_[most].name);
     }
-    f_[cap(block, found, scores, found.value, position_of(f_, block, found.reader), false)].name =
-        name;
+    f_[cap(before(f_, block, found.reader), found, scores, found.value, false)].name = name;
   }
 
-  /// Puts tanh(x k), and -inf where x is, what the mask has hidden, at a position. From there on it
-  /// is read instead of `instead`, by probes or by all others. Returns it.
-  ValueId cap(BlockId block, const Softcap& found, ValueId x, ValueId instead, std::size_t position,
-              bool probes) {
-    ValueId value;
-    const Location where = f_[f_[block].ops[position]].where;
-    const std::size_t grown = insert_before(f_, block, position, where, [&](Builder& b) {
-      value = b.elementwise(OpCode::tanh, {found.factor ? b.mul(x, found.factor) : x});
-      if (!found.mask) return;
+  /// Puts tanh(x k), and -inf where x is, what the mask has hidden. From there on it is read instead
+  /// of `instead`, by probes or by all others. Returns it.
+  ValueId cap(Builder b, const Softcap& found, ValueId x, ValueId instead, bool probes) {
+    ValueId value = b.elementwise(OpCode::tanh, {found.factor ? b.mul(x, found.factor) : x});
+    if (found.mask) {
       const ValueId hidden = b.constant(-INFINITY, DType::f32);
-      value = b.elementwise(OpCode::where, {b.elementwise(OpCode::ne, {x, hidden}), value, hidden});
-    });
-    for (std::size_t i = position + grown; i < f_[block].ops.size(); ++i)
-      rename(f_[block].ops[i], instead, value, probes);
+      value = b.where(b.elementwise(OpCode::ne, {x, hidden}), value, hidden);
+    }
+    for (std::size_t i = b.position(); i < f_[b.block()].ops.size(); ++i)
+      rename(f_[b.block()].ops[i], instead, value, probes);
     return value;
   }
 
   void rename(OpId id, ValueId from, ValueId to, bool probes) {
-    if (of_probe(id) == probes) replace_use(f_[id], from, to);
+    if (probes_.has(id) == probes) replace_use(f_[id], from, to);
     if (f_[id].body)
       for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
   }
 
   Function& f_;
-  std::vector<bool> probes_;
+  ProbeOps probes_;
 };
 
 }  // namespace

@@ -21,6 +21,12 @@ OpId OpCopier::copy(OpId source) {
   return copied;
 }
 
+OpId OpCopier::copy(Builder& b, OpId source) {
+  const OpId copied = copy(source);
+  b.place(copied);
+  return copied;
+}
+
 BlockId OpCopier::copy_region(BlockId source) {
   const BlockId target = f_.add_block();
   for (ValueId argument : std::vector(f_[source].arguments)) {

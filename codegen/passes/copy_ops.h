@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {
@@ -16,8 +17,9 @@ class OpCopier {
   void rename(ir::ValueId from, ir::ValueId to) { names_[from] = to; }
   [[nodiscard]] ir::ValueId renamed(ir::ValueId value) const;
 
-  /// The copy, in no block yet.
+  /// The copy, in no block yet, or where a builder stands.
   ir::OpId copy(ir::OpId source);
+  ir::OpId copy(ir::Builder& b, ir::OpId source);
   ir::BlockId copy_region(ir::BlockId source);
 
  private:

@@ -57,22 +57,20 @@ class Deferral {
       return nullptr;
     const ValueId start = dot->operands[2];
     if (start == carried) return dot;
-    const Op* scaled = f_.definition(start);
-    const bool scales = scaled && scaled->code == OpCode::mul && uses_[start.index] == 1 &&
-                        (scaled->operands[0] == carried || scaled->operands[1] == carried);
-    return scales ? dot : nullptr;
+    const Op* scaled = definition_as(f_, start, OpCode::mul);
+    return scaled && uses_[start.index] == 1 && reads(*scaled, carried) ? dot : nullptr;
   }
 
   void visit(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      if (!f_[f_[block].ops[i]].body) continue;
-      visit(f_[f_[block].ops[i]].body);
-      defer_in_loop(block, i);
+    for (OpId id : std::vector(f_[block].ops)) {
+      if (!f_[id].body) continue;
+      visit(f_[id].body);
+      defer_in_loop(block, id);
     }
   }
 
-  void defer_in_loop(BlockId block, std::size_t position) {
-    const Op loop = f_[f_[block].ops[position]];
+  void defer_in_loop(BlockId block, OpId id) {
+    const Op loop = f_[id];
     uses_ = count_uses_without_probes(f_);
     for (std::size_t i = 0; i < loop.results.size(); ++i) {
       if (!is_number(f_, initial_of(loop, i), 0)) continue;  // every partial would count it
@@ -82,10 +80,10 @@ class Deferral {
       if (uses_[next.index] != 1) continue;
       if (const std::vector<Op*> sums = added_sums(next, carried); !sums.empty()) {
         for (Op* sum : sums) sum->scope = ReductionScope::lane;
-        combine(block, position + 1, loop.results[i], sums.front()->axis, loop.where);
+        combine(behind(f_, block, id), loop.results[i], sums.front()->axis);
       } else if (Op* dot = added_product(next, carried)) {
         dot->scope = ReductionScope::warp;
-        combine(block, position + 1, loop.results[i], inner_axis(*dot), loop.where);
+        combine(behind(f_, block, id), loop.results[i], inner_axis(*dot));
       }
     }
   }
@@ -93,34 +91,28 @@ class Deferral {
   [[nodiscard]] AxisId inner_axis(const Op& dot) const { return f_[dot.operands[0]].type.axes[1]; }
 
   /// Readers of the partials read their combination instead.
-  void combine(BlockId block, std::size_t position, ValueId partials, AxisId axis,
-               const Location& where) {
-    // Rename first: the new op is the only reader of the partials.
-    const ValueId total = f_.add_value(f_[partials].type, f_[partials].name);
-    replace_uses(f_, partials, total);
-    insert_before(f_, block, position, where, [&](Builder& b) {
-      take_place(f_, total, b.combine_partials(partials, axis, OpCode::reduce_sum));
-    });
+  void combine(Builder b, ValueId partials, AxisId axis) {
+    const ValueId total = b.combine_partials(partials, axis, OpCode::reduce_sum);
+    f_[total].name = f_[partials].name;
+    replace_uses_behind(b, partials, total);
   }
 
   /// Products that are cut by warps and not deferred: the third operand counts once, so it comes
   /// after.
   void finish_products(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       const Op dot = f_[id];
       if (dot.code != OpCode::dot || dot.scope != ReductionScope::block ||
           !cuts_sum(f_, dot, schedule_))
-        continue;
+        return;
       f_[id].scope = ReductionScope::warp;
       const ValueId sum = dot.results[0], product = replace_result(f_, id, "product");
       f_[id].operands.resize(2);
-      i += insert_before(f_, block, i + 1, dot.where, [&](Builder& b) {
-        ValueId made = b.combine_partials(product, inner_axis(dot), OpCode::reduce_sum);
-        if (dot.operands.size() == 3) made = b.add(dot.operands[2], made);
-        take_place(f_, sum, made);
-      });
-    }
+      b.go_behind(id);
+      ValueId made = b.combine_partials(product, inner_axis(dot), OpCode::reduce_sum);
+      if (dot.operands.size() == 3) made = b.add(dot.operands[2], made);
+      take_place(f_, sum, made);
+    });
   }
 
   Function& f_;

@@ -49,15 +49,14 @@ class Exchanger {
       : f_(f), context_(context), schedule_(context.schedule) {}
 
   void run() {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const BlockId block(b);
-      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-        const Op op = f_[f_[block].ops[i]];
-        if (op.code == OpCode::combine_partials) i += finish(block, i, op);
+    for (std::size_t block = 0; block < f_.blocks.size(); ++block)
+      rewrite_ops(f_, BlockId(block), [&](Builder& b, OpId id) {
+        const Op op = f_[id];
+        b.go_behind(id);
+        if (op.code == OpCode::combine_partials) finish(b, id, op);
         if (kind_of(op.code) == OpKind::reduction && op.scope == ReductionScope::block)
-          i += split(block, i, op);
-      }
-    }
+          split(b, id, op);
+      });
     if (schedule_.cluster_splits > 1) exchange_in_cluster();
   }
 
@@ -86,41 +85,29 @@ class Exchanger {
     return nullptr;
   }
 
-  std::size_t split(BlockId block, std::size_t position, const Op& reduction) {
+  void split(Builder& b, OpId id, const Op& reduction) {
     const AxisLayout layout = layout_along(reduction.operands[0], reduction.axis);
-    if (layout.warps == 1 || f_[reduction.results[0]].type.is_scalar()) return 0;
-    const OpId id = f_[block].ops[position];
+    if (layout.warps == 1 || f_[reduction.results[0]].type.is_scalar()) return;
     const ValueId whole = reduction.results[0], partial = replace_result(f_, id, "partial");
     f_[id].scope = ReductionScope::warp;
-    return insert_before(f_, block, position + 1, reduction.where, [&](Builder& b) {
-      meet(b, partial, whole, reduction.axis, reduction.code, holders(layout, false));
-    });
+    meet(b, partial, whole, reduction.axis, reduction.code, holders(layout, false));
   }
 
   /// Combines the partials of lanes, if they hold any, and then those of warps.
-  std::size_t finish(BlockId block, std::size_t position, const Op& combine) {
+  void finish(Builder& b, OpId id, const Op& combine) {
     const Op* made_by = maker(combine.operands[0], combine);
     if (!made_by) throw InternalError("a combination of partials that no operation made");
     const AxisLayout layout = layout_along(made_by->operands[0], combine.axis);
     const bool in_lanes = made_by->scope == ReductionScope::lane;
-    const AxisLayout partials = holders(layout, in_lanes);
-    const OpId id = f_[block].ops[position];
-    f_[id].partials = partials;
-    if (partials.warps == 1) return 0;
-    const ValueId whole = combine.results[0];
+    f_[id].partials = holders(layout, in_lanes);
+    if (layout.warps == 1) return;
     ValueId partial = combine.operands[0];
     if (in_lanes) {
       partial = replace_result(f_, id, "partial");
       f_[id].partials.warps = f_[id].partials.warp_divisor = 1;
     }
-    const std::size_t added =
-        insert_before(f_, block, position + 1, combine.where, [&](Builder& b) {
-          meet(b, partial, whole, combine.axis, combine.reduction, holders(layout, false));
-        });
-    if (in_lanes) return added;
-    auto& ops = f_[block].ops;
-    ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
-    return added - 1;
+    meet(b, partial, combine.results[0], combine.axis, combine.reduction, holders(layout, false));
+    if (!in_lanes) b.remove(id);
   }
 
   /// Combines the partials of the warps to `whole`.
@@ -130,47 +117,43 @@ class Exchanger {
       context_.note_numerics(
           fmt::format("the partial sums of {} warps are combined (warps_n)", schedule_.warps_n));
     const TileType type = f_[partial].type;
-    const bool tile = type.axes.size() == 2;
-    const int rows = tile ? f_[type.axes[0]].tile : 1, columns = f_[type.axes.back()].tile;
-    const BufferId buffer =
-        f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, rows, columns,
-                       partials.warps, tile ? shared_pitch(columns) : columns});
-    const ValueId slots = make(b,
-                               {.code = OpCode::convert,
-                                .operands = {partial},
-                                .axis = axis,
-                                .buffer = buffer,
-                                .partials = partials},
-                               type);
-    f_[slots].layout.space = Space::shared;
-    f_[slots].name = "partials";
+    const int rows = type.axes.size() == 2 ? f_[type.axes[0]].tile : 1;
+    const ValueId slots =
+        exchange(b, partial, "partials", rows, f_[type.axes.back()].tile, partials.warps,
+                 {.code = OpCode::convert, .axis = axis, .partials = partials});
     const ValueId made = b.combine_partials(slots, axis, reduction);
     f_.definition(made)->partials = partials;
     take_place(f_, whole, made);
   }
 
+  /// Writes a value to its slot, among several, of a buffer of its own.
+  ValueId exchange(Builder& b, ValueId value, std::string name, int rows, int columns, int slots,
+                   Op convert) {
+    const TileType& type = f_[value].type;
+    const int pitch = type.axes.size() == 2 ? shared_pitch(columns) : columns;
+    const BufferId buffer = f_.add_buffer(
+        {unused_buffer_name(f_, "exchange"), type.dtype, rows, columns, slots, pitch});
+    return convert_to(b, value, buffer, std::move(name), std::move(convert));
+  }
+
   void exchange_in_cluster() {
     context_.note_numerics(fmt::format(
         "the partial sums of {} blocks are combined (cluster_splits)", schedule_.cluster_splits));
-    const BlockId region = f_.add_block(), giving = f_.add_block();
-    const auto is_cluster_read = [&](OpId id) { return f_[id].code == OpCode::cluster_read; };
     auto& ops = f_[f_.body].ops;
-    const auto first = std::find_if(ops.begin(), ops.end(), is_cluster_read);
-    f_[region].ops.assign(first, ops.end());
+    const auto first = std::ranges::find_if(ops, has_code(f_, OpCode::cluster_read));
+    const std::vector<OpId> combining(first, ops.end());
     ops.erase(first, ops.end());
-    Builder b(f_, giving);
+    Builder b(f_, f_.body);
     std::map<ValueId, ValueId> given;
-    for (OpId id : f_[region].ops) {
-      if (!is_cluster_read(id)) continue;
+    for (OpId id : combining) {
+      if (f_[id].code != OpCode::cluster_read) continue;
       const ValueId value = f_[id].operands[0];
       if (!given.count(value)) given[value] = give(b, value);
       f_[id].operands[0] = given[value];
     }
     const ValueId mine =
-        make(b, {.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits}, {DType::i1, {}});
-    append_op(f_, region, {.code = OpCode::yield});
-    b.append({.code = OpCode::if_, .operands = {mine}, .body = region}, {});
-    ops.insert(ops.end(), f_[giving].ops.begin(), f_[giving].ops.end());
+        b.make({.code = OpCode::owns_rows, .blocks = schedule_.cluster_splits}, {DType::i1, {}});
+    build_if(b, mine, region_of(combining));
   }
 
   /// A slot for each block, with the rows of the warps that are combined together.
@@ -182,20 +165,13 @@ class Exchanger {
       throw ScheduleError(
           {fmt::format("cluster_splits = {} for {}", blocks, f_.name),
            "its loop carries a value that is not f32, or of which some warp has no rows of its own",
-           "cluster_splits = 1",
-           {}});
+           "cluster_splits = 1"});
     const int rows = layout.axes[0].length() / warps * ((warps + blocks - 1) / blocks);
     const bool tile = type.axes.size() == 2;
-    const int columns = tile ? f_[type.axes[1]].tile : rows;
-    const BufferId buffer =
-        f_.add_buffer({unused_buffer_name(f_, "exchange"), type.dtype, tile ? rows : 1, columns,
-                       blocks, tile ? shared_pitch(columns) : columns});
-    const ValueId slots =
-        make(b, {.code = OpCode::convert, .operands = {value}, .buffer = buffer, .blocks = blocks},
-             type);
-    f_[slots].layout.space = Space::shared;
-    f_[slots].name = f_[value].name.empty() ? "given" : f_[value].name + "_given";
-    return slots;
+    const std::string& name = f_[value].name;
+    return exchange(b, value, name.empty() ? "given" : name + "_given", tile ? rows : 1,
+                    tile ? f_[type.axes[1]].tile : rows, blocks,
+                    {.code = OpCode::convert, .blocks = blocks});
   }
 
   Function& f_;

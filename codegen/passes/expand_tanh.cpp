@@ -16,7 +16,6 @@
 // front of it, so that tiles which a mask cuts are small like all others. Where the
 // mask cuts few tiles, their test fails, and they take the branch for any arguments.
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <vector>
 
@@ -95,150 +94,75 @@ class TanhExpansion {
     if (around.loop && !chain.mask) chain.rounding = {};
     const bool few = chain.mask && cuts_few_tiles(chain, around);
     const bool moderate = few || (around.loop && !has_guarded_mask(block) && has_room());
-    chain_ = &chain;
-    end_ = f_[chain.value].definition;
-
-    const BlockId scalars = f_.add_block(), choices = f_.add_block();
-    Builder b(f_, scalars);
-    b.at(f_[f_[chain.value].definition].where);
+    const OpId last = f_[chain.value].definition;
+    const auto made_here = [&](ValueId value) { return value && made_in(f_, block, value); };
+    // The tests stand where the scores are there, the choice where the chain has stood.
+    Builder tests = before(f_, block,
+                           made_here(chain.factor) || made_here(chain.times)
+                               ? last
+                               : readers_of(f_, block, chain.raw).front());
     // Results of the special function unit are waited for together, but not those of all elements:
     // that would want more registers than there are.
-    const TanhByRange tanh(b, chain, /*fence=*/has_room() ? 2 : 1);
+    const TanhByRange tanh(tests, chain, /*fence=*/has_room() ? 2 : 1);
     const ValueId full = chain.mask ? guards_.of(f_[chain.mask]) : ValueId{};
     ValueId limit = tanh.limit();
-    if (few)
-      limit =
-          as_uniform(f_, b.elementwise(OpCode::where, {full, limit, b.constant(-1, DType::f32)}));
-    const ValueId small = within(b, chain.raw, limit);
-
-    b.set_block(choices);
-    const auto any = [&](bool hides, ValueId x) {
-      return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, Arguments::any, hides); };
+    if (few) limit = tests.where(full, limit, tests.constant(-1, DType::f32));
+    const auto within = [&](Builder& b, ValueId bound) {
+      return b.make({.code = OpCode::all_within, .operands = {chain.raw, bound}}, {DType::i1, {}});
     };
-    const auto polynomial = [&](Arguments arguments, bool hides, ValueId x) {
+    ValueId small = within(tests, limit);
+
+    Builder b = before(f_, block, last);
+    const auto nest = [&](Arguments arguments, bool hides, ValueId x) -> Region {
       return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, arguments, hides); };
     };
-    const auto masked_any = [&](Builder& in) {
-      return tanh.build_nest(in, build_mask(in), Arguments::any, true);
-    };
-    const auto moderate_or = [&](ValueId x, bool hides, const auto& otherwise) {
-      return [=, this, &otherwise](Builder& in) {
+    const auto moderate_or = [&](ValueId x, bool hides, const Region& otherwise) -> Region {
+      return [=, &within](Builder& in) {
         constexpr double more = TanhByRange::squares_of_moderate / TanhByRange::squares_of_small;
-        const ValueId bound = as_uniform(f_, in.mul(limit, in.constant(more, DType::f32)));
-        return choose(in, within(in, chain_->raw, bound), polynomial(Arguments::moderate, hides, x),
-                      otherwise);
+        const ValueId bound = in.mul(limit, in.constant(more, DType::f32));
+        return build_if(in, within(in, bound), nest(Arguments::moderate, hides, x), otherwise);
       };
     };
-    Op choice;
+    // The mask with all that it alone reads; its guard is still there for guard_masks.
+    const std::vector<OpId> own =
+        chain.mask ? ops_of_mask(f_, block, chain.mask) : std::vector<OpId>{};
+    const auto build_mask = [&](Builder& in) {
+      OpCopier copier(f_);
+      for (OpId id : own) copier.copy(in, id);
+      return f_[copier.copy(in, chain.mask)].results[0];
+    };
+    Region by_polynomial = nest(Arguments::small, !chain.mask, chain.mask ? chain.raw : chain.from);
+    Region otherwise = nest(Arguments::any, true, chain.from);
     if (few) {
-      choice = choose_op(b, small, polynomial(Arguments::small, false, chain.raw),
-                         moderate_or(chain.raw, false, masked_any));
+      otherwise = moderate_or(chain.raw, false, [&](Builder& in) {
+        return tanh.build_nest(in, build_mask(in), Arguments::any, true);
+      });
     } else if (chain.mask) {
-      const auto cut = [&](Builder& in) {
+      otherwise = [&, small](Builder& in) {
         const ValueId x = build_mask(in);
-        return choose(in, small, polynomial(Arguments::small, true, x), any(true, x));
+        return build_if(in, small, nest(Arguments::small, true, x), nest(Arguments::any, true, x));
       };
-      choice = choose_op(b, as_uniform(f_, b.elementwise(OpCode::logical_and, {small, full})),
-                         polynomial(Arguments::small, false, chain.raw), cut);
+      small = b.elementwise(OpCode::logical_and, {small, full});
     } else if (moderate) {
-      choice = choose_op(b, small, polynomial(Arguments::small, true, chain.from),
-                         moderate_or(chain.from, true, any(true, chain.from)));
-    } else {
-      choice = choose_op(b, small, polynomial(Arguments::small, true, chain.from),
-                         any(true, chain.from));
+      otherwise = moderate_or(chain.from, true, otherwise);
     }
-    place(block, scalars, choices, std::move(choice));
-  }
+    const std::vector<ValueId> made = build_if(b, small, by_polynomial, otherwise);
 
-  /// The tests stand where the scores are there, the choice where the chain has stood.
-  void place(BlockId block, BlockId scalars, BlockId choices, Op choice) {
-    const TanhChain& chain = *chain_;
-    const auto made_here = [&](ValueId value) { return value && made_in(f_, block, value); };
-    auto& ops = f_[block].ops;
-    choice.results = {chain.value};
-    if (chain.sum) choice.results.push_back(f_[chain.sum].results[0]);
-    if (chain.rounding) {
-      if (!chain.rounding->apart) choice.results.pop_back();
-      choice.results.push_back(f_[chain.rounding->chosen].results[0]);
-    }
-    const OpId id(f_.ops.size());
-    for (ValueId result : choice.results) f_[result].definition = id;
-    const OpId last = end_;
-    const OpId first_read = made_here(chain.factor) || made_here(chain.times)
-                                ? last
-                                : readers_of(f_, block, chain.raw).front();
-    f_.ops.push_back(std::move(choice));
-    const auto put = [&](BlockId from, OpId before) {
-      ops.insert(std::ranges::find(ops, before), f_[from].ops.begin(), f_[from].ops.end());
-    };
-    f_[choices].ops.push_back(id);
-    put(scalars, first_read);
-    put(choices, last);
+    std::vector<ValueId> results{chain.value};
+    const bool apart = chain.rounding && chain.rounding->apart;
+    if (chain.sum && (!chain.rounding || apart)) results.push_back(f_[chain.sum].results[0]);
+    if (chain.rounding) results.push_back(f_[chain.rounding->chosen].results[0]);
     std::set<OpId> gone(chain.ops.begin(), chain.ops.end());
     if (chain.rounding) gone.insert(chain.rounding->chosen);
-    if (chain.mask) {
-      gone.insert(chain.mask);
-      for (OpId own : ops_of_mask(f_, block, chain.mask)) gone.insert(own);
-    }
-    std::erase_if(ops, [&](OpId op) { return gone.count(op) > 0; });
-  }
-
-  ValueId within(Builder& b, ValueId tile, ValueId limit) {
-    return as_uniform(
-        f_, make(b, {.code = OpCode::all_within, .operands = {tile, limit}}, {DType::i1, {}}));
-  }
-
-  // ---- branches
-
-  using Branch = std::function<std::vector<ValueId>(Builder&)>;
-
-  Op choose_op(Builder& b, ValueId condition, const Branch& holds, const Branch& otherwise) {
-    Op op{.code = OpCode::if_, .operands = {condition}};
-    const BlockId outer = b.block();
-    const auto region = [&](const Branch& branch) {
-      const BlockId block = f_.add_block();
-      b.set_block(block);
-      b.append({.code = OpCode::yield, .operands = branch(b)}, {});
-      return block;
-    };
-    op.body = region(holds);
-    op.otherwise = region(otherwise);
-    b.set_block(outer);
-    return op;
-  }
-
-  std::vector<ValueId> choose(Builder& b, ValueId condition, const Branch& holds,
-                              const Branch& otherwise) {
-    const Op op = choose_op(b, condition, holds, otherwise);
-    return append_like(f_, b.block(), op, last_of(f_, op.body).operands);
-  }
-
-  /// The mask with all that it alone reads; its guard is still there for guard_masks.
-  ValueId build_mask(Builder& b) {
-    OpCopier copier(f_);
-    for (OpId own : ops_of_mask(f_, block_of_mask(), chain_->mask)) append_copy(b, copier, own);
-    return f_[append_copy(b, copier, chain_->mask)].results[0];
-  }
-
-  OpId append_copy(Builder& b, OpCopier& copier, OpId op) {
-    const OpId copied = copier.copy(op);
-    f_[b.block()].ops.push_back(copied);
-    return copied;
-  }
-
-  [[nodiscard]] BlockId block_of_mask() const {
-    BlockId found;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
-      if (&op == &f_[chain_->mask]) found = block;
-    });
-    return found;
+    if (chain.mask) gone.insert(chain.mask);
+    gone.insert(own.begin(), own.end());
+    std::erase_if(f_[block].ops, [&](OpId op) { return gone.count(op) > 0; });
+    for (std::size_t i = 0; i < results.size(); ++i) take_place(f_, results[i], made[i]);
   }
 
   Function& f_;
   const Schedule& schedule_;
   TileGuards guards_;
-  const TanhChain* chain_ = nullptr;  ///< the one at hand
-  OpId end_;                          ///< makes that value
 };
 
 }  // namespace

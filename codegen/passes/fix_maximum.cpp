@@ -138,12 +138,11 @@ class MaximumFixing {
     const ValueId next = yield_of(f_, f_[loop]).operands[i];
     const TileType type = f_[next].type;
     const std::string name = f_[f_[loop].results[i]].name;
-    insert_before(f_, f_.body, position, f_[loop].where, [&](Builder& b) {
-      const ValueId constant = b.constant(reference, type.dtype, type.axes);
-      f_[constant].name = name;
-      for (ValueId maximum : {next, f_[body].arguments[i + 1], f_[loop].results[i]})
-        replace_uses(f_, maximum, constant);
-    });
+    const ValueId constant =
+        Builder(f_, f_.body, position).constant(reference, type.dtype, type.axes);
+    f_[constant].name = name;
+    for (ValueId maximum : {next, f_[body].arguments[i + 1], f_[loop].results[i]})
+      replace_uses(f_, maximum, constant);
     drop_carried(f_, loop, i);
   }
 
@@ -157,9 +156,8 @@ class MaximumFixing {
       return;
     }
     for (ValueId& operand : op.operands)
-      if (const Op* scaled = f_.definition(operand);
-          scaled && scaled->code == OpCode::mul &&
-          std::ranges::find(scaled->operands, carried) != scaled->operands.end())
+      if (const Op* scaled = definition_as(f_, operand, OpCode::mul);
+          scaled && reads(*scaled, carried))
         operand = carried;
   }
 

@@ -33,8 +33,8 @@ class Fusion {
   void visit(BlockId block) {
     const std::vector<OpId> ops = f_[block].ops;
     for (OpId id : ops)
-      for (const BlockId region : {f_[id].body, f_[id].otherwise})
-        if (region && f_[id].code != OpCode::nest) visit(region);
+      if (f_[id].code != OpCode::nest)
+        for (const BlockId region : Regions(f_[id])) visit(region);
     std::vector<OpId> fused;
     for (std::size_t at = 0; at < ops.size();) {
       if (!is_elementwise(ops[at])) {
@@ -110,30 +110,23 @@ class Fusion {
 
   /// Appends the nest of some ops.
   void fuse(BlockId block, const std::vector<OpId>& ops, std::vector<OpId>& fused) {
-    Op nest{.code = OpCode::nest, .where = f_[ops.back()].where}, yield{.code = OpCode::yield};
-    nest.body = f_.add_block();
-    const OpId id(f_.ops.size());
-    f_.ops.push_back({});
     const auto in_nest = [&](OpId op) { return std::ranges::count(ops, op) > 0; };
-    std::vector<std::pair<ValueId, ValueId>> inside;  // what the nest gives, and that in there
+    std::vector<ValueId> given, inside;  // what the nest gives, and that in there
     for (OpId op : ops) {
       const ValueId value = f_[op].results[0];
-      const auto readers = readers_of(f_, block, value);
-      if (std::ranges::all_of(readers, in_nest)) continue;
-      const ValueId local = replace_result(f_, op, f_[value].name);
-      f_[value].definition = id;
-      inside.emplace_back(value, local);
-      nest.results.push_back(value);
-      yield.operands.push_back(local);
+      if (std::ranges::all_of(readers_of(f_, block, value), in_nest)) continue;
+      given.push_back(value);
+      inside.push_back(replace_result(f_, op, f_[value].name));
     }
     for (OpId op : ops)
-      for (ValueId& operand : f_[op].operands)
-        for (const auto& [value, local] : inside)
-          if (operand == value) operand = local;
-    f_[nest.body].ops = ops;
-    append_op(f_, nest.body, std::move(yield));
-    f_[id] = std::move(nest);
-    fused.push_back(id);
+      for (std::size_t i = 0; i < given.size(); ++i) replace_use(f_[op], given[i], inside[i]);
+    const OpId nest = add_op_like(f_,
+                                  {.code = OpCode::nest,
+                                   .where = f_[ops.back()].where,
+                                   .body = build_region(Builder(f_, {}), region_of(ops, inside))},
+                                  inside);
+    for (std::size_t i = 0; i < given.size(); ++i) take_place(f_, given[i], f_[nest].results[i]);
+    fused.push_back(nest);
   }
 
   Function& f_;

@@ -15,7 +15,6 @@
 // stays minus infinity. The scale is k itself where bounds say that scores are small, as softcapped
 // ones are. A score that is a product is rounded like its maximum: it is not fused into the
 // multiply-add.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -64,8 +63,8 @@ class ExponentFusion {
 
   [[nodiscard]] std::optional<Exponent> find(const Op& op) const {
     if (op.code != OpCode::exp2) return std::nullopt;
-    const Op* product = f_.definition(op.operands[0]);
-    if (!product || product->code != OpCode::mul) return std::nullopt;
+    const Op* product = definition_as(f_, op.operands[0], OpCode::mul);
+    if (!product) return std::nullopt;
     for (std::size_t k : {0, 1}) {
       const ValueId scale = product->operands[k];
       const Op* difference = f_.definition(product->operands[1 - k]);
@@ -76,9 +75,8 @@ class ExponentFusion {
           return Exponent{value, row, scale};
       } else if (difference->code == OpCode::fma && !is_small(*difference, scale)) {
         const ValueId value = difference->results[0];
-        const Op* minus = f_.definition(difference->operands[2]);
-        if (f_[value].type.axes.size() > 1 && minus && minus->code == OpCode::neg &&
-            f_[minus->operands[0]].type.axes.size() == 1)
+        const Op* minus = definition_as(f_, difference->operands[2], OpCode::neg);
+        if (f_[value].type.axes.size() > 1 && minus && f_[minus->operands[0]].type.axes.size() == 1)
           return Exponent{
               value, minus->operands[0], scale, {difference->operands[0], difference->operands[1]}};
       }
@@ -93,10 +91,8 @@ class ExponentFusion {
   /// Whether the product of a multiply-add is so small as an exponent that it need not be rounded.
   [[nodiscard]] bool is_small(const Op& product, ValueId scale) const {
     double most = 1;
-    for (ValueId factor : {product.operands[0], product.operands[1], scale}) {
-      const Bounds bounds = ValueBounds(f_).of(factor);
-      most *= bounds.finite() ? std::max(std::abs(bounds.low), std::abs(bounds.high)) : INFINITY;
-    }
+    for (ValueId factor : {product.operands[0], product.operands[1], scale})
+      most *= ValueBounds(f_).of(factor).magnitude();
     return most < large_exponent;
   }
 
@@ -106,8 +102,8 @@ class ExponentFusion {
     const double* scale = constant_of(f_, e.scale);
     const Bounds bounds = ValueBounds(f_).of(e.value);
     if (!scale || !bounds.finite() || !e.factors.empty()) return std::nullopt;
-    const double most = std::max(std::abs(bounds.low), std::abs(bounds.high));
-    return most * std::abs(*scale) < large_exponent ? std::optional(bounds.low) : std::nullopt;
+    const bool small = bounds.magnitude() * std::abs(*scale) < large_exponent;
+    return small ? std::optional(bounds.low) : std::nullopt;
   }
 
   /// The exponents of elements say which scales are those of a softmax, and what is known of rows.
@@ -123,26 +119,19 @@ class ExponentFusion {
       return {scale, b.elementwise(OpCode::mul_rn, {e.row, scale})};
     }
     ValueId row = e.row;
-    if (!constant_of(f_, row))
-      row = b.elementwise(OpCode::max, {row, b.constant(least->second, DType::f32)});
+    if (!constant_of(f_, row)) row = b.max(row, b.constant(least->second, DType::f32));
     return {e.scale, b.elementwise(OpCode::mul_rn, {row, e.scale})};
   }
 
   void fuse(BlockId block, OpId exponential, const Exponent& e) {
-    ValueId exponent;
-    insert_before(
-        f_, block, position_of(f_, block, exponential), f_[exponential].where, [&](Builder& b) {
-          auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
-          if (fresh) reference->second = make_reference(b, e);
-          const auto [scale, product] = reference->second;
-          const ValueId value =
-              e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
-          exponent = is_by_element(e)
-                         ? b.elementwise(OpCode::fma,
-                                         {value, scale, b.elementwise(OpCode::neg, {product})})
+    Builder b = before(f_, block, exponential);
+    auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
+    if (fresh) reference->second = make_reference(b, e);
+    const auto [scale, product] = reference->second;
+    const ValueId value = e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
+    f_[exponential].operands[0] =
+        is_by_element(e) ? b.elementwise(OpCode::fma, {value, scale, b.neg(product)})
                          : b.sub(b.elementwise(OpCode::mul_rn, {value, scale}), product);
-        });
-    f_[exponential].operands[0] = exponent;
   }
 
   Function& f_;

@@ -40,40 +40,31 @@ class MaskGuarding {
  private:
   void visit(BlockId block) {
     const std::map<ValueId, ValueId> outer = std::exchange(opposites_, {});
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    for (OpId id : std::vector(f_[block].ops)) {
       for (const BlockId region : Regions(f_[id])) visit(region);
-      if (guards_.of(f_[id])) i = guard(block, id);
+      if (guards_.of(f_[id])) guard(block, id);
     }
     opposites_ = outer;
   }
 
-  /// Returns where the `if` stands.
-  std::size_t guard(BlockId block, OpId mask) {
+  void guard(BlockId block, OpId mask) {
     std::vector<OpId> own = ops_of_mask(f_, block, mask);
     const ValueId guard = guards_.of(f_[mask]), from = f_[mask].operands[1];
     begin_lookups_early(block, mask, guard, own);
-    const ValueId cut = opposite(block, position_of(f_, block, mask), guard);
+    const ValueId cut = opposite(block, mask, guard), result = f_[mask].results[0];
     for (OpId id : own) std::erase(f_[block].ops, id);
-    const std::size_t at = position_of(f_, block, mask);
-
-    Op choice{.code = OpCode::if_, .operands = {cut}, .where = f_[mask].where};
-    choice.body = f_.add_block();
-    choice.otherwise = f_.add_block();
-    f_[choice.body].ops = std::move(own);
-    ValueId hidden = f_[mask].operands[2];
-    if (const ValueId condition = condition_behind_guard(f_, f_[mask])) {
-      hidden = add_value_like(f_, f_[mask].results[0]);
+    Builder b = before(f_, block, mask);
+    const auto hide = [&](Builder& in) {
+      for (OpId id : own) in.place(id);
       Op inner = f_[mask];
+      const ValueId condition = condition_behind_guard(f_, inner);
+      if (!condition) return std::vector{inner.operands[2]};
       inner.operands[0] = condition;
-      inner.results = {hidden};
-      append(choice.body, std::move(inner));
-    }
-    append(choice.body, {.code = OpCode::yield, .operands = {hidden}});
-    append(choice.otherwise, {.code = OpCode::yield, .operands = {from}});
-    choice.results = f_[mask].results;
-    f_[mask] = std::move(choice);
-    return at;
+      return make_like(in, std::move(inner), {result});
+    };
+    const auto see = [&](Builder&) { return std::vector{from}; };
+    take_place(f_, result, build_if(b, cut, hide, see, {result})[0]);
+    b.remove(mask);
   }
 
   /// Takes lookups by row or by column, and what their indices are made of, out of the mask's ops.
@@ -88,11 +79,7 @@ class MaskGuarding {
     const std::vector<OpId> early = lookups_in(block, own);
     if (early.empty()) return;
     const auto is_early = [&](OpId id) { return std::ranges::count(early, id) > 0; };
-    Op choice{.code = OpCode::if_, .where = f_[mask].where};
-    choice.operands = {opposite(block, position_of(f_, block, wait), guard)};
-    choice.body = f_.add_block();
-    choice.otherwise = f_.add_block();
-    Op found{.code = OpCode::yield}, nothing{.code = OpCode::yield};
+    const ValueId cut = opposite(block, wait, guard);
     std::vector<ValueId> read;
     for (OpId id : early)
       if (!std::ranges::all_of(readers_of(f_, block, f_[id].results[0]), is_early))
@@ -100,38 +87,34 @@ class MaskGuarding {
     for (OpId id : early) {
       std::erase(own, id);
       std::erase(f_[block].ops, id);
-      copy_sources(id, choice.body);
-      f_[choice.body].ops.push_back(id);
     }
-    for (ValueId value : read) {
-      found.operands.push_back(value);
-      choice.results.push_back(add_value_like(f_, value));
-      append(choice.otherwise, {.code = OpCode::undefined, .results = {add_value_like(f_, value)}});
-      nothing.operands.push_back(last_of(f_, choice.otherwise).results[0]);
+    Builder b = before(f_, block, wait);
+    const std::vector<ValueId> found = build_if(
+        b, cut,
+        [&](Builder& in) {
+          for (OpId id : early) {
+            copy_sources(id, in);
+            in.place(id);
+          }
+          return read;
+        },
+        [&](Builder& in) {
+          std::vector<ValueId> nothing;
+          for (ValueId value : read)
+            nothing.push_back(make_like(in, {.code = OpCode::undefined}, {value})[0]);
+          return nothing;
+        });
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      for (OpId id : own) std::ranges::replace(f_[id].operands, read[i], found[i]);
+      std::ranges::replace(f_[mask].operands, read[i], found[i]);
     }
-    append(choice.body, std::move(found));
-    append(choice.otherwise, std::move(nothing));
-    for (std::size_t i = 0; i < read.size(); ++i)
-      for (OpId id : own) std::ranges::replace(f_[id].operands, read[i], choice.results[i]);
-    for (std::size_t i = 0; i < read.size(); ++i)
-      std::ranges::replace(f_[mask].operands, read[i], choice.results[i]);
-    const OpId id = append(block, std::move(choice));
-    auto& ops = f_[block].ops;
-    ops.pop_back();
-    ops.insert(std::ranges::find(ops, wait), id);
   }
 
   /// Sources are the same wherever they stand: an op that moves forward takes its own along.
-  void copy_sources(OpId op, BlockId into) {
-    for (std::size_t i = 0; i < f_[op].operands.size(); ++i) {
-      const ValueId operand = f_[op].operands[i];
-      const Op* source = f_.definition(operand);
-      if (!source || kind_of(source->code) != OpKind::source) continue;
-      Op copied = *source;
-      copied.results = {add_value_like(f_, operand)};
-      const OpId id = append(into, std::move(copied));
-      f_[op].operands[i] = f_[id].results[0];
-    }
+  void copy_sources(OpId op, Builder& into) {
+    for (std::size_t i = 0; i < f_[op].operands.size(); ++i)
+      if (const ValueId operand = f_[op].operands[i]; is_source(f_, operand))
+        f_[op].operands[i] = make_like(into, *f_.definition(operand), {operand})[0];
   }
 
   /// The last wait for products in front of an op; none where there is none.
@@ -160,9 +143,7 @@ class MaskGuarding {
     }
     std::erase_if(early, [&](OpId id) {
       const bool waits = std::ranges::any_of(f_[id].operands, [&](ValueId operand) {
-        const Op* op = f_.definition(operand);
-        const bool source = op && kind_of(op->code) == OpKind::source;
-        return made_here.count(operand) && !source && !ready.count(operand);
+        return made_here.count(operand) && !is_source(f_, operand) && !ready.count(operand);
       });
       if (!waits) ready.insert(f_[id].results[0]);
       return waits;
@@ -172,24 +153,14 @@ class MaskGuarding {
 
   /// The scalar that is true where a guard is false, made once a block. A mask may need it further in
   /// front than the masks before it did: then it is made there, and replaces the one that was made.
-  ValueId opposite(BlockId block, std::size_t position, ValueId guard) {
+  ValueId opposite(BlockId block, OpId in_front_of, ValueId guard) {
+    Builder b = before(f_, block, in_front_of);
     ValueId& known = opposites_[guard];
-    if (known && position_of(f_, block, f_[known].definition) < position) return known;
-    ValueId made;
-    insert_before(f_, block, position, f_[f_[guard].definition].where,
-                  [&](Builder& b) { made = guards_.build_opposite(b, guard); });
+    if (known && position_of(f_, block, f_[known].definition) < b.position()) return known;
+    const ValueId made = guards_.build_opposite(b, guard);
     f_[made].name = "masked";
     if (known) replace_uses(f_, known, made);
     return known = made;
-  }
-
-  /// Appends an op whose results exist.
-  OpId append(BlockId block, Op op) {
-    const OpId id(f_.ops.size());
-    for (ValueId result : op.results) f_[result].definition = id;
-    f_.ops.push_back(std::move(op));
-    f_[block].ops.push_back(id);
-    return id;
   }
 
   Function& f_;

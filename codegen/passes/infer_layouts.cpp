@@ -55,11 +55,6 @@ class LayoutInference {
   }
 
  private:
-  static bool is_source(const Function& f, ValueId value) {
-    const Op* op = f.definition(value);
-    return op && kind_of(op->code) == OpKind::source;
-  }
-
   [[nodiscard]] bool in_shared(ValueId value) const {
     return f_[value].layout.space == Space::shared;
   }
@@ -155,32 +150,27 @@ class LayoutInference {
     const TensorInstruction& instruction = instruction_of(op);
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
     const AxisId inner = f_[op.operands[0]].type.axes[1];
+    const auto anchor_sum = [&](int row_warps, int row_divisor, int column_warps, int divisor) {
+      set_anchor(op.results[0], rows,
+                 spread(instruction.sum_rows, f_[rows].tile, row_warps, row_divisor), op.where);
+      set_anchor(op.results[0], columns,
+                 spread(instruction.sum_columns, f_[columns].tile, column_warps, divisor),
+                 op.where);
+    };
     // The warps along the columns of the product divide either these or the terms of its sum among
     // them.
     const bool cuts_sum = op.scope == ReductionScope::warp;
     const int column_warps = cuts_sum ? 1 : schedule_.warps_n,
               term_warps = cuts_sum ? schedule_.warps_n : 1;
-    if (const int groups = column_groups(op, instruction, rows, columns)) {
-      const int warps = instruction.warps;
-      set_anchor(op.results[0], rows, spread(instruction.sum_rows, f_[rows].tile, warps, 1),
-                 op.where);
-      set_anchor(op.results[0], columns,
-                 spread(instruction.sum_columns, f_[columns].tile, groups, warps), op.where);
-      return;
-    }
+    if (const int groups = column_groups(op, instruction, rows, columns))
+      return anchor_sum(instruction.warps, 1, groups, instruction.warps);
     require_instruction_rows(op, instruction, rows);
     require_multiple(op, rows, instruction.rows_of_warp() * schedule_.warps_m, "warps_m");
     if (cuts_sum)
       require_multiple(op, inner, 16 * term_warps, "warps_n");
     else
       require_multiple(op, columns, instruction.column_step * column_warps, "warps_n");
-    set_anchor(op.results[0], rows,
-               spread(instruction.sum_rows, f_[rows].tile, schedule_.warps_m, grid_.row_divisor()),
-               op.where);
-    set_anchor(
-        op.results[0], columns,
-        spread(instruction.sum_columns, f_[columns].tile, column_warps, grid_.column_divisor()),
-        op.where);
+    anchor_sum(schedule_.warps_m, grid_.row_divisor(), column_warps, grid_.column_divisor());
     if (instruction.computed_left == ComputedOperand::registers && !in_shared(op.operands[0]))
       set_anchor(op.operands[0], inner,
                  spread(instruction.left_terms, f_[inner].tile, term_warps, grid_.column_divisor()),
@@ -299,11 +289,7 @@ class LayoutInference {
 
   void assign(ValueId value) {
     Layout& layout = f_[value].layout;
-    if (layout.space != Space::none || is_source(f_, value)) return;
-    if (f_[value].type.is_scalar()) {
-      layout.space = Space::uniform;
-      return;
-    }
+    if (layout.space != Space::none || is_source(f_, value) || f_[value].type.is_scalar()) return;
     for (AxisId axis : f_[value].type.axes) {
       const auto n = node(value, axis);
       if (!n || !anchors_[*n]) {

@@ -44,35 +44,30 @@ class BarrierPlacer {
   };
 
   void walk(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       const Op op = f_[id];
-      if (op.code == OpCode::barrier) {
-        meet();
-        continue;
-      }
+      if (op.code == OpCode::barrier) return meet();
       if (op.code == OpCode::wait && !op.buffer) {
         for (State& s : state_) {
           s.written = s.written || s.in_flight;
           if (op.pending == 0) s.in_flight = false;
         }
-        continue;
+        return;
       }
       const SharedUse use = shared_use(f_, op);
       if (needs_barrier(use)) {
         meet();
-        if (places_)
-          i += insert_before(f_, block, i, op.where,
-                             [&](Builder& b) { b.append({.code = OpCode::barrier}, {}); });
+        if (places_) b.append({.code = OpCode::barrier}, {});
       }
       note(use);
-      if (places_ && op.code == OpCode::convert && asynchronous_.count(op.buffer))
-        i += insert_before(f_, block, i + 1, op.where,
-                           [&](Builder& b) { b.append({.code = OpCode::fence_async}, {}); });
-      if (op.code != OpCode::loop) continue;
+      if (places_ && op.code == OpCode::convert && asynchronous_.count(op.buffer)) {
+        b.go_behind(id);
+        b.append({.code = OpCode::fence_async}, {});
+      }
+      if (op.code != OpCode::loop) return;
       walk_loop(op.body);
       note(use);  // every iteration asks for the next tile
-    }
+    });
   }
 
   void walk_loop(BlockId region) {

@@ -30,7 +30,6 @@
 #include <fmt/format.h>
 
 #include "codegen/analysis/box_positions.h"
-#include "codegen/passes/copy_ops.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 
@@ -39,49 +38,13 @@ namespace {
 
 using namespace ir;
 
+/// Copies what computes the positions of a tile into the region of its issue: of each row, or of the
+/// first row alone, in scalars.
 class PositionCopier {
  public:
-  PositionCopier(Function& f, const Op& load, BlockId region,
+  PositionCopier(Function& f, const Op& load, BlockId region, bool first_row,
                  const std::function<bool(ValueId)>& made_inside)
-      : f_(f), load_(load), region_(region), made_inside_(made_inside), copier_(f) {}
-
-  ValueId copy(ValueId value) {
-    if (const ValueId copied = copier_.renamed(value); copied != value) return copied;
-    if (f_[value].type.is_scalar() && !made_inside_(value)) return value;
-    const OpId id = f_[value].definition;
-    if (!id || !is_position(f_[id]))
-      throw SpecError({fmt::format("load of {} at positions that {} makes", f_[load_.tensor].name,
-                                   id ? std::string(name_of(f_[id].code)) : "an iteration"),
-                       "copies are issued iterations ahead, when these positions are not known yet",
-                       "compute them from index(axis), scalars and gathers", load_.where});
-    for (ValueId operand : std::vector(f_[id].operands)) copy(operand);
-    const OpId copied = copier_.copy(id);
-    f_[region_].ops.push_back(copied);
-    const ValueId result = f_[copied].results[0];
-    if (!f_[result].type.is_scalar()) f_[result].layout = {};
-    return result;
-  }
-
- private:
-  /// What has the same value for a position in whichever iteration it is asked for.
-  static bool is_position(const Op& op) {
-    if (op.code == OpCode::tile_begin) return false;
-    return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise;
-  }
-
-  Function& f_;
-  const Op& load_;
-  BlockId region_;
-  const std::function<bool(ValueId)>& made_inside_;
-  OpCopier copier_;
-};
-
-/// What computes the positions of a tile's first row, for a load in a loop or outside.
-class FirstRowCopier {
- public:
-  FirstRowCopier(Function& f, const Op& load, BlockId region,
-                 const std::function<bool(ValueId)>& made_inside)
-      : f_(f), load_(load), region_(region), made_inside_(made_inside) {}
+      : f_(f), load_(load), region_(f, region), first_row_(first_row), made_inside_(made_inside) {}
 
   ValueId copy(ValueId value) {
     if (const auto known = copies_.find(value); known != copies_.end()) return known->second;
@@ -90,77 +53,72 @@ class FirstRowCopier {
     if (!id || !is_position(f_[id])) refuse(id);
     Op op = f_[id];
     for_each_use(op, [&](ValueId& used) { used = copy(used); });
-    if (op.code == OpCode::index && !f_[value].type.is_scalar()) op.code = OpCode::tile_begin;
+    TileType type = f_[value].type;
+    if (first_row_) {
+      if (op.code == OpCode::index && !type.is_scalar()) op.code = OpCode::tile_begin;
+      type.axes.clear();
+    }
     op.results.clear();
-    const OpId copied = f_.add_op(std::move(op), {{f_[value].type.dtype, {}}});
-    f_[region_].ops.push_back(copied);
-    const ValueId result = f_[copied].results[0];
+    const ValueId result = region_.at(op.where).make(std::move(op), std::move(type));
     f_[result].name = f_[value].name;
-    f_[result].layout.space = Space::uniform;
     return copies_[value] = result;
   }
 
  private:
-  /// What one thread can compute ahead: nothing that a loop carries, and no tile.
-  bool is_position(const Op& op) const {
-    return kind_of(op.code) == OpKind::source || kind_of(op.code) == OpKind::elementwise ||
-           (op.code == OpCode::load && f_[op.results[0]].type.is_scalar());
+  /// What has the same value for a position in whichever iteration it is asked for; of a first row,
+  /// what one thread can compute ahead: nothing that a loop carries, and no tile.
+  [[nodiscard]] bool is_position(const Op& op) const {
+    const OpKind kind = kind_of(op.code);
+    if (kind != OpKind::source && kind != OpKind::elementwise)
+      return first_row_ && op.code == OpCode::load && f_[op.results[0]].type.is_scalar();
+    return first_row_ || op.code != OpCode::tile_begin;
   }
   [[noreturn]] void refuse(OpId id) const {
     throw SpecError(
         {fmt::format("load of {} at positions that {} makes", f_[load_.tensor].name,
                      id ? std::string(name_of(f_[id].code)) : "an iteration"),
-         "the copy engine is asked iterations ahead, when these positions are not known "
-         "yet",
-         "compute them from index(axis), scalars, gathers and loads of scalars", load_.where});
+         fmt::format("{} iterations ahead, when these positions are not known yet",
+                     first_row_ ? "the copy engine is asked" : "copies are issued"),
+         fmt::format("compute them from index(axis), scalars{} gathers{}",
+                     first_row_ ? "," : " and", first_row_ ? " and loads of scalars" : ""),
+         load_.where});
   }
 
   Function& f_;
   const Op& load_;
-  BlockId region_;
+  Builder region_;
+  const bool first_row_;
   const std::function<bool(ValueId)>& made_inside_;
   std::map<ValueId, ValueId> copies_;
 };
 
 }  // namespace
 
-void issue_box(Function& f, Op& issue, const Op& load,
-               const std::function<bool(ValueId)>& made_inside) {
+void issue_positions(Function& f, Op& issue, const Op& load, bool as_box,
+                     const std::function<bool(ValueId)>& made_inside) {
   issue.coordinates = load.coordinates;
   const auto is_made_here = [&](const Coordinate& c) {
-    return is_computed(f, c) || (c.value && made_inside(c.value));
+    return is_computed(f, c) || (as_box && c.value && made_inside(c.value));
   };
   if (std::ranges::none_of(load.coordinates, is_made_here)) return;
-  const AxisId rows = f[load.results[0]].type.axes[0];
-  if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
-    throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name), why,
-                     "copy = cp_async, which copies row by row", load.where});
+  if (as_box) {
+    const AxisId rows = f[load.results[0]].type.axes[0];
+    if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
+      throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name),
+                       why, "copy = cp_async, which copies row by row", load.where});
+  }
   issue.body = f.add_block();
-  FirstRowCopier copier(f, load, issue.body, made_inside);
+  PositionCopier copier(f, load, issue.body, as_box, made_inside);
   Op yield{.code = OpCode::yield};
   for (Coordinate& c : issue.coordinates) {
     if (!is_made_here(c)) continue;
     AxisId along = is_computed(f, c) ? axis_of(f, c) : AxisId();
-    if (along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0) along = {};
-    const ValueId first = copier.copy(c.value);
-    if (f[first].name.empty()) f[first].name = "position";
-    yield.operands.push_back(first);
+    if (as_box && along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0)
+      along = {};
+    const ValueId position = copier.copy(c.value);
+    if (as_box && f[position].name.empty()) f[position].name = "position";
+    yield.operands.push_back(position);
     c = {.axis = along, .value = {}, .computed = true};
-  }
-  append_op(f, issue.body, std::move(yield));
-}
-
-void issue_positions(Function& f, Op& issue, const Op& load,
-                     const std::function<bool(ValueId)>& made_inside) {
-  issue.coordinates = load.coordinates;
-  if (!has_computed_positions(f, load)) return;
-  issue.body = f.add_block();
-  PositionCopier copier(f, load, issue.body, made_inside);
-  Op yield{.code = OpCode::yield};
-  for (Coordinate& c : issue.coordinates) {
-    if (!is_computed(f, c)) continue;
-    yield.operands.push_back(copier.copy(c.value));
-    c = {.axis = axis_of(f, c), .value = {}, .computed = true};
   }
   append_op(f, issue.body, std::move(yield));
 }

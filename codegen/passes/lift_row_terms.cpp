@@ -26,7 +26,7 @@ using namespace ir;
 
 class RowTermLifting {
  public:
-  explicit RowTermLifting(Function& f) : f_(f), probes_(ops_of_probes(f)) {}
+  explicit RowTermLifting(Function& f) : f_(f), probes_(f) {}
 
   void run() {
     for (std::size_t i = 0; i < f_.ops.size(); ++i) {
@@ -58,22 +58,17 @@ class RowTermLifting {
     ValueId read;  ///< what the readers read: w, or x where nothing is masked
   };
 
-  [[nodiscard]] bool of_probe(OpId id) const {
-    return id.index < probes_.size() && probes_[id.index];
-  }
-
   [[nodiscard]] std::optional<Biased> find(BlockId block, AxisId axis, OpId id) const {
     const Op& op = f_[id];
-    if ((op.code != OpCode::fma && op.code != OpCode::add && op.code != OpCode::sub) ||
-        of_probe(id))
-      return std::nullopt;
+    if (probes_.has(id)) return std::nullopt;
+    std::vector<std::size_t> places;
+    if (op.code == OpCode::fma) places = {2};
+    if (op.code == OpCode::sub) places = {1};
+    if (op.code == OpCode::add) places = {0, 1};
+    if (places.empty()) return std::nullopt;
     const TileType& type = f_[op.results[0]].type;
     if (type.dtype != DType::f32 || type.axes.size() != 2 || type.axes[1] != axis)
       return std::nullopt;
-    const std::vector<std::size_t> places = op.code == OpCode::fma ? std::vector<std::size_t>{2}
-                                            : op.code == OpCode::sub
-                                                ? std::vector<std::size_t>{1}
-                                                : std::vector<std::size_t>{0, 1};
     for (std::size_t k : places) {
       Biased found{.score = id, .operand = k, .slope = {}, .positions = {}, .read = op.results[0]};
       if (find_bias(op.operands[k], axis, found) && has_readers(block, axis, found)) return found;
@@ -83,15 +78,10 @@ class RowTermLifting {
 
   /// A scalar times positions as a float.
   [[nodiscard]] bool find_bias(ValueId value, AxisId axis, Biased& found) const {
-    const Op* op = f_.definition(value);
-    if (op && op->code == OpCode::mul)
-      for (std::size_t k : {0, 1})
-        if (f_[op->operands[k]].type.is_scalar()) {
-          found.slope = op->operands[k];
-          op = f_.definition(op->operands[1 - k]);
-          break;
-        }
-    return op && op->code == OpCode::cast && f_[op->operands[0]].type.dtype == DType::i32 &&
+    const auto product = scaled_tile(f_, f_.definition(value));
+    if (product) found.slope = product->factor;
+    const Op* op = definition_as(f_, product ? product->tile : value, OpCode::cast);
+    return op && f_[op->operands[0]].type.dtype == DType::i32 &&
            split(op->operands[0], axis, 1, found.positions) && std::abs(found.positions.sign) == 1;
   }
 
@@ -116,12 +106,15 @@ class RowTermLifting {
 
   /// Whether all that a score is for is a maximum of its row, and what a row value is added to.
   [[nodiscard]] bool has_readers(BlockId block, AxisId axis, Biased& found) const {
-    std::vector<OpId> readers = readers_of(f_, block, found.read);
-    std::erase_if(readers, [&](OpId id) { return of_probe(id); });
+    const auto readers_but_probes = [&] {
+      std::vector<OpId> readers = readers_of(f_, block, found.read);
+      std::erase_if(readers, [&](OpId id) { return probes_.has(id); });
+      return readers;
+    };
+    std::vector<OpId> readers = readers_but_probes();
     if (readers.size() == 1 && hides(f_[readers[0]], found.read)) {
       found.read = f_[readers[0]].results[0];
-      readers = readers_of(f_, block, found.read);
-      std::erase_if(readers, [&](OpId id) { return of_probe(id); });
+      readers = readers_but_probes();
     }
     bool extreme = false, shifted = false;
     for (OpId id : readers) {
@@ -162,39 +155,28 @@ class RowTermLifting {
   }
 
   void lift(BlockId block, AxisId axis, const Biased& found) {
-    ValueId row;
-    const Location where = f_[found.score].where;
-    const bool subtracts = f_[found.score].code == OpCode::sub;
-    insert_before(f_, block, position_of(f_, block, found.score), where, [&](Builder& b) {
-      const ValueId begin = b.tile_begin(axis), index = b.index(axis);
-      const bool falls = found.positions.sign < 0;
-      const ValueId local = falls ? b.sub(begin, index) : b.sub(index, begin);
-      ValueId rest;
-      const auto add = [&](int sign, ValueId value) {
-        if (!rest)
-          rest = sign > 0 ? value : b.elementwise(OpCode::neg, {value});
-        else
-          rest = sign > 0 ? b.add(rest, value) : b.sub(rest, value);
-      };
-      add(falls ? -1 : 1, begin);
-      for (const auto& [sign, value] : found.positions.rest) add(sign, value);
-      const auto scaled = [&](ValueId positions) {
-        const ValueId value = b.cast(positions, DType::f32);
-        return found.slope ? b.mul(found.slope, value) : value;
-      };
-      row = scaled(rest);
-      if (subtracts) row = b.elementwise(OpCode::neg, {row});
-      const ValueId column = scaled(local);
-      f_[column].name = "column_bias";
-      f_[row].name = "row_bias";
-      f_[found.score].operands[found.operand] = column;
-    });
+    Builder b = before(f_, block, found.score);
+    const ValueId begin = b.tile_begin(axis), index = b.index(axis);
+    const bool falls = found.positions.sign < 0;
+    const ValueId local = falls ? b.sub(begin, index) : b.sub(index, begin);
+    ValueId rest = falls ? b.neg(begin) : begin;
+    for (const auto& [sign, value] : found.positions.rest)
+      rest = sign > 0 ? b.add(rest, value) : b.sub(rest, value);
+    const auto scaled = [&](ValueId positions) {
+      const ValueId value = b.cast(positions, DType::f32);
+      return found.slope ? b.mul(found.slope, value) : value;
+    };
+    ValueId row = scaled(rest);
+    if (f_[found.score].code == OpCode::sub) row = b.neg(row);
+    const ValueId column = scaled(local);
+    f_[column].name = "column_bias";
+    f_[row].name = "row_bias";
+    f_[found.score].operands[found.operand] = column;
     const std::vector<OpId> readers =
         readers_of(f_, block, found.read);  // before probes get one of their own
-    for (ValueId score : {f_[found.score].results[0], found.read})
-      show_probes(block, score, row, where);
+    for (ValueId score : {f_[found.score].results[0], found.read}) show_probes(block, score, row);
     for (OpId reader : readers) {
-      if (of_probe(reader)) continue;
+      if (probes_.has(reader)) continue;
       if (is_extreme(f_[reader], axis))
         add_behind(block, reader, row);
       else if (const auto operand = row_operand(f_[reader], found.read, axis))
@@ -203,42 +185,37 @@ class RowTermLifting {
   }
 
   /// Probes see the score as the program has it.
-  void show_probes(BlockId block, ValueId score, ValueId row, const Location& where) {
+  void show_probes(BlockId block, ValueId score, ValueId row) {
     for (OpId reader : readers_of(f_, block, score)) {
-      if (!of_probe(reader)) continue;
-      ValueId whole;
-      insert_before(f_, block, position_of(f_, block, reader), where,
-                    [&](Builder& b) { whole = b.add(score, row); });
+      if (!probes_.has(reader)) continue;
+      const ValueId whole = before(f_, block, reader).add(score, row);
       replace_use(f_[reader], score, whole);
     }
   }
 
   void add_behind(BlockId block, OpId reduction, ValueId row) {
     const ValueId result = f_[reduction].results[0];
-    const std::vector<OpId> readers = readers_of(f_, block, result);
-    ValueId sum;
-    insert_before(f_, block, position_of(f_, block, reduction) + 1, f_[reduction].where,
-                  [&](Builder& b) { sum = b.add(result, row); });
+    Builder b = behind(f_, block, reduction);
+    const ValueId sum = b.add(result, row);
     std::swap(f_[sum].name, f_[result].name);
-    for (OpId reader : readers) replace_use(f_[reader], result, sum);
+    replace_uses_behind(b, result, sum);
   }
 
   void add_to_operand(BlockId block, OpId reader, std::size_t operand, ValueId score, ValueId row) {
+    Builder b = before(f_, block, reader);
+    const Op op = f_[reader];
+    const ValueId old = op.operands[operand];
     ValueId shifted;
-    insert_before(f_, block, position_of(f_, block, reader), f_[reader].where, [&](Builder& b) {
-      const Op op = f_[reader];
-      const ValueId old = op.operands[operand];
-      if (op.code == OpCode::fma)
-        shifted =
-            b.elementwise(OpCode::fma, {row, op.operands[op.operands[0] == score ? 1 : 0], old});
-      else
-        shifted = op.code == OpCode::sub ? b.sub(old, row) : b.add(old, row);
-    });
+    if (op.code == OpCode::fma)
+      shifted =
+          b.elementwise(OpCode::fma, {row, op.operands[op.operands[0] == score ? 1 : 0], old});
+    else
+      shifted = op.code == OpCode::sub ? b.sub(old, row) : b.add(old, row);
     f_[reader].operands[operand] = shifted;
   }
 
   Function& f_;
-  std::vector<bool> probes_;
+  ProbeOps probes_;
 };
 
 }  // namespace

@@ -65,28 +65,25 @@ class LookupLoading {
           met.insert(tiles.begin(), tiles.end());
       }
     }
-    return std::ranges::any_of(met, [&](ValueId tile) {
-      const Op* made_by = f_.definition(tile);
-      return made_by && made_by->code == OpCode::dot;
-    });
+    return std::ranges::any_of(
+        met, [&](ValueId tile) { return definition_as(f_, tile, OpCode::dot) != nullptr; });
   }
 
   void load(BlockId loop, OpId gather) {
     const Op lookup = f_[gather];
     std::vector<Coordinate> coordinates;
     for (const ValueId index : lookup.operands) coordinates.push_back({.value = index});
-    Op read{.code = OpCode::convert, .results = lookup.results, .where = lookup.where};
-    insert_before(f_, loop, position_of(f_, loop, gather), lookup.where, [&](Builder& b) {
-      const ValueId tile = b.load(lookup.tensor, coordinates);
-      f_[tile].name = f_[lookup.tensor].name + "_tile";
-      read.operands = {tile};
-      if (f_[tile].type == f_[lookup.results[0]].type) return;
-      const ValueId elements =
-          make(b, {.code = OpCode::convert, .operands = {tile}}, f_[tile].type);
+    Builder b = before(f_, loop, gather);
+    const ValueId tile = b.load(lookup.tensor, coordinates);
+    f_[tile].name = f_[lookup.tensor].name + "_tile";
+    Op read{.code = OpCode::convert, .operands = {tile}, .results = lookup.results};
+    read.where = lookup.where;
+    if (f_[tile].type != f_[lookup.results[0]].type) {
+      const ValueId elements = b.make({.code = OpCode::convert, .operands = {tile}}, f_[tile].type);
       f_[elements].name = f_[lookup.tensor].name;
       read.code = OpCode::cast;
       read.operands = {elements};
-    });
+    }
     f_[gather] = std::move(read);
   }
 

@@ -23,6 +23,8 @@ struct LoopTiles {
 
   /// The tile that the loop visits behind another, of those that a scan found.
   ir::ValueId scanned_behind(ir::Builder& b, ir::ValueId tile) const;
+  /// The number of a tile from which the loop's first one is the next.
+  [[nodiscard]] ir::ValueId in_front(ir::Builder& b) const;
   /// Whether the loop has not come to its end with a tile.
   ir::ValueId exists(ir::Builder& b, ir::ValueId tile) const;
 };
@@ -38,8 +40,7 @@ FirstTile first_tile_of(ir::Builder& b, const ir::Op& loop);
 /// Lets what follows in the block be at a tile of the loop's axis.
 void enter_tile(ir::Builder& b, const ir::Op& loop, ir::ValueId tile);
 
-/// Bounds of the loop without `tile`, its first one, computed at the end of `block`.
-std::vector<ir::ValueId> bounds_behind_first(ir::Function& f, ir::BlockId block, const ir::Op& loop,
-                                             ir::ValueId tile);
+/// Bounds of the loop without `tile`, its first one, computed where the builder stands.
+std::vector<ir::ValueId> bounds_behind_first(ir::Builder& b, const ir::Op& loop, ir::ValueId tile);
 
 }  // namespace flashcore

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "codegen/analysis/neutral.h"
+#include "codegen/analysis/product_stages.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -39,60 +40,35 @@ std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) 
 
 /// Whether the value is a `where` that gives `neutral` to what it hides.
 bool is_mask(const Function& f, ValueId value, double neutral) {
-  const Op* op = f.definition(value);
-  if (!op || op->code != OpCode::where || f[value].type.dtype != DType::f32) return false;
-  return is_number(f, op->operands[2], neutral);
-}
-
-/// The position behind the op of the block that makes the value, or `otherwise`.
-std::size_t after_definition(const Function& f, BlockId block, ValueId value,
-                             std::size_t otherwise) {
-  for (std::size_t i = 0; i < otherwise; ++i)
-    for (ValueId result : f[f[block].ops[i]].results)
-      if (result == value) return i + 1;
-  return otherwise;
+  const Op* op = definition_as(f, value, OpCode::where);
+  return op && f[value].type.dtype == DType::f32 && is_number(f, op->operands[2], neutral);
 }
 
 /// Puts `neutral` into the elements of `value` beyond the axis. Joins the condition of a `where`
 /// that already does the like, so that an unmasked part of a loop drops both at once.
-ValueId mask_value(Function& f, BlockId block, std::size_t position, ValueId value, AxisId axis,
-                   double neutral) {
-  ValueId masked;
-  const Op* made_by = f.definition(value);
-  const Location where = made_by ? made_by->where : Location{};
-  const bool joins = is_mask(f, value, neutral);
-  const std::vector<ValueId> joined = joins ? made_by->operands : std::vector<ValueId>{};
-  insert_before(f, block, position, where, [&](Builder& b) {
-    ValueId inside = b.elementwise(OpCode::lt, {b.index(axis), b.extent(axis)});
-    if (joins) {
-      inside = b.elementwise(OpCode::logical_and, {joined[0], inside});
-      masked = b.elementwise(OpCode::where, {inside, joined[1], joined[2]});
-    } else {
-      const ValueId fill = b.constant(neutral, f[value].type.dtype);
-      masked = b.elementwise(OpCode::where, {inside, value, fill});
-    }
-  });
+ValueId mask_value(Builder& b, ValueId value, AxisId axis, double neutral) {
+  Function& f = b.function();
+  if (const Op* made_by = f.definition(value)) b.at(made_by->where);
+  ValueId inside = b.elementwise(OpCode::lt, {b.index(axis), b.extent(axis)});
+  ValueId seen = value, fill;
+  if (is_mask(f, value, neutral)) {
+    const std::vector<ValueId> mask = f.definition(value)->operands;
+    inside = b.elementwise(OpCode::logical_and, {mask[0], inside});
+    seen = mask[1];
+    fill = mask[2];
+  } else {
+    fill = b.constant(neutral, f[value].type.dtype);
+  }
+  const ValueId masked = b.where(inside, seen, fill);
   f[masked].name = f[value].name;
   return masked;
 }
 
-void replace_uses_from(Function& f, BlockId block, std::size_t position, ValueId from, ValueId to) {
-  for (std::size_t i = position; i < f[block].ops.size(); ++i) {
-    Op& op = f[f[block].ops[i]];
-    replace_use(op, from, to);
-    if (op.body) replace_uses_from(f, op.body, 0, from, to);
-  }
-}
-
 /// The cast that an operand is a transpose of, in the same block; else null.
 const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
-  const Op* view = f.definition(value);
-  if (!view || view->code != OpCode::transpose) return nullptr;
-  while (view && view->code == OpCode::transpose) view = f.definition(view->operands[0]);
-  const bool here =
-      view && view->code == OpCode::cast &&
-      after_definition(f, block, view->results[0], f[block].ops.size()) < f[block].ops.size();
-  return here ? view : nullptr;
+  const Op* cast = definition_as(f, viewed(f, value), OpCode::cast);
+  const bool turned = cast && cast->results[0] != value;
+  return turned && made_in(f, block, cast->results[0]) ? cast : nullptr;
 }
 
 /// A known number beyond the axis, which a product multiplies by the other operand's zeros there.
@@ -114,39 +90,20 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
       const ValueId value = f[id].operands[k];
       NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
       if (analysis.evaluate(value).is(*neutral) || meets_zeros(f, f[id], k, axis)) continue;
+      // A product's operand stays a cast, which is what packs it into registers. What is cast in front
+      // of a transpose is masked there, for all that read it, and so is what a mask is there for.
+      const Op* turned = turned_cast(f, block, value);
+      const Op* cast = turned ? turned : definition_as(f, value, OpCode::cast);
+      const ValueId old = cast ? cast->results[0] : value,
+                    source = cast ? cast->operands[0] : value;
+      const bool early = turned || (!cast && is_mask(f, value, *neutral));
       const std::size_t before = f[block].ops.size();
-      const Op* made_by = f.definition(value);
-      ValueId masked;
-      if (const Op* cast = turned_cast(f, block, value)) {
-        // What is cast is masked in front of the transpose, for all that read it.
-        const ValueId source = cast->operands[0], narrow = cast->results[0];
-        const DType dtype = f[narrow].type.dtype;
-        const std::size_t behind = after_definition(f, block, narrow, i);
-        masked = mask_value(f, block, behind, source, axis, *neutral);
-        std::size_t here = behind + f[block].ops.size() - before;
-        here += insert_before(f, block, here, f.definition(masked)->where,
-                              [&](Builder& b) { masked = b.cast(masked, dtype); });
-        i += f[block].ops.size() - before;
-        replace_uses_from(f, block, here, narrow, masked);
-        continue;
-      }
-      if (made_by && made_by->code == OpCode::cast) {
-        // A product's operand stays a cast, which is what packs it into registers.
-        const DType dtype = f[value].type.dtype;
-        const ValueId source = mask_value(f, block, i, made_by->operands[0], axis, *neutral);
-        const std::size_t here = i + f[block].ops.size() - before;
-        insert_before(f, block, here, f.definition(source)->where,
-                      [&](Builder& b) { masked = b.cast(source, dtype); });
-      } else {
-        // A mask that is there already is replaced where it stands, so that everything reads the
-        // new one.
-        const std::size_t here =
-            is_mask(f, value, *neutral) ? after_definition(f, block, value, i) : i;
-        masked = mask_value(f, block, here, value, axis, *neutral);
-        replace_uses_from(f, block, here + f[block].ops.size() - before, value, masked);
-      }
+      Builder b = early && made_in(f, block, old) ? behind(f, block, f[old].definition)
+                                                  : Builder(f, block, i);
+      ValueId masked = mask_value(b, source, axis, *neutral);
+      if (cast) masked = b.cast(masked, f[old].type.dtype);
+      replace_uses_behind(b, old, masked);
       i += f[block].ops.size() - before;
-      replace_uses_from(f, block, i, value, masked);
     }
   }
 }

@@ -18,7 +18,7 @@ class StepOrder {
   StepOrder(const Function& f, const Op& loop, const ProductStages& stages, int first, int last)
       : f_(f), loop_(loop), stages_(stages), first_(first), last_(last) {
     for (OpId id : f[loop.body].ops)
-      if (is_present(id)) ops_.push_back(id);
+      if (stage_here(id)) ops_.push_back(id);
   }
 
   std::vector<StepOp> run(bool turns) {
@@ -34,9 +34,12 @@ class StepOrder {
   }
 
  private:
-  [[nodiscard]] bool is_present(OpId id) const {
+  /// Of what is neither done here nor a part of the loop, none.
+  [[nodiscard]] std::optional<int> stage_here(OpId id) const {
     const auto stage = stages_.of.find(id);
-    return stage != stages_.of.end() && first_ <= stage->second && stage->second <= last_;
+    const bool here =
+        stage != stages_.of.end() && first_ <= stage->second && stage->second <= last_;
+    return here ? std::optional(stage->second) : std::nullopt;
   }
   [[nodiscard]] int stage_of(OpId id) const { return stages_.of.at(id); }
   [[nodiscard]] bool is_product(OpId id) const { return is_asynchronous_product(f_[id]); }
@@ -52,17 +55,17 @@ class StepOrder {
     const auto& yielded = last_of(f_, loop_.body).operands;
     for_each_use(f_[id], [&](const ValueId& v) {
       const OpId made_by = f_[v].definition;
-      if (made_by && is_present(made_by) && stage_of(made_by) == stage_of(id))
-        add_edge(made_by, id);
+      if (stage_here(made_by) == stage_of(id)) add_edge(made_by, id);
       // What is read of a stage in front lies where the next iteration's is put.
       const OpId put_by = f_[viewed(f_, v)].definition;
-      if (put_by && is_present(put_by) && stage_of(put_by) < stage_of(id) && takes_room(put_by))
+      if (const auto stage = stage_here(put_by);
+          stage && *stage < stage_of(id) && takes_room(put_by))
         add_edge(id, put_by);
       const auto carried = std::ranges::find(arguments, v);
       if (carried == arguments.begin() || carried == arguments.end()) return;
       const OpId next =
           f_[yielded[static_cast<std::size_t>(carried - arguments.begin()) - 1]].definition;
-      if (next && is_present(next) && stage_of(next) == stage_of(id) + 1) add_edge(next, id);
+      if (stage_here(next) == stage_of(id) + 1) add_edge(next, id);
     });
     if (!keeps_place(f_[id])) return;
     for (OpId other : ops_)
@@ -91,10 +94,12 @@ class StepOrder {
     std::ranges::stable_sort(early, {}, [&](OpId id) { return stage_of(id); });
     for (OpId id : early) {
       for (const bool views : {false, true}) place_needed(id, views);
-      if (turns && id == early.front()) order_.push_back({StepOp::Kind::ping_pong_wait, {}});
+      if (turns && id == early.front())
+        order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_wait});
       place(id);
     }
-    if (turns && !early.empty()) order_.push_back({StepOp::Kind::ping_pong_arrive, {}});
+    if (turns && !early.empty())
+      order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_arrive});
   }
 
   /// Whether an op, or something that it needs, waits for a product.

@@ -8,9 +8,10 @@
 namespace flashcore {
 
 struct StepOp {
-  enum class Kind { op, wait, ping_pong_wait, ping_pong_arrive } kind;
+  enum class Kind { op, wait, turn } kind;
   std::vector<ir::OpId> ops;  ///< one of the loop's body, or the products that have finished
   int pending = 0;            ///< wait: how many products behind them may not have
+  ir::OpCode turn{};          ///< turn: ping_pong_wait or ping_pong_arrive
 };
 
 /// What the stages from `first` to `last` do: products are issued as early as they can be, those of

@@ -33,6 +33,21 @@ namespace {
 
 using namespace ir;
 
+/// Says what of the schedule is not taken where there is no use for turns, or for how sums are scaled.
+void refuse(const PassContext& context, const std::string& no_turns,
+            const std::string& no_scaling) {
+  const Schedule& schedule = context.schedule;
+  const auto note = [&](bool asked, const char* what, const std::string& why) {
+    if (asked && !why.empty()) context.note_refusal(fmt::format("{} = true", what), why);
+  };
+  note(schedule.ping_pong, "ping_pong", no_turns);
+  note(schedule.rescale_before_product, "rescale_before_product", no_scaling);
+  note(schedule.rescale_before_wait, "rescale_before_wait",
+       no_scaling.empty() && !schedule.rescale_before_product ? "rescale_before_product = false"
+                                                              : no_scaling);
+  note(schedule.lazy_scaling, "lazy_scaling", no_scaling);
+}
+
 class Overlap {
  public:
   Overlap(Function& f, const PassContext& context)
@@ -125,15 +140,10 @@ class Overlap {
     const std::string in_flight = schedule_.overlap_products
                                       ? "no loop has products in flight together"
                                       : "overlap_products = false";
-    if (schedule_.ping_pong && !overlaps_) context_.note_refusal("ping_pong = true", in_flight);
-    const std::string sums =
-        overlaps_ ? "no loop with products in flight rescales a sum" : in_flight;
-    if (schedule_.rescale_before_product && !rescales_)
-      context_.note_refusal("rescale_before_product = true", sums);
-    if (schedule_.rescale_before_wait && !(schedule_.rescale_before_product && rescales_))
-      context_.note_refusal("rescale_before_wait = true",
-                            rescales_ ? "rescale_before_product = false" : sums);
-    if (schedule_.lazy_scaling && !rescales_) context_.note_refusal("lazy_scaling = true", sums);
+    refuse(context_, overlaps_ ? "" : in_flight,
+           rescales_   ? ""
+           : overlaps_ ? "no loop with products in flight rescales a sum"
+                       : in_flight);
   }
 
   void open_and_close_ping_pong(BlockId region) {
@@ -179,13 +189,9 @@ OpId wait_products(Function& f, const std::vector<ValueId>& sums, int pending) {
 
 void overlap_products(Function& f, const PassContext& context) {
   if (any_op(f, f.body, is_asynchronous_product)) return Overlap(f, context).run();
-  const Schedule& schedule = context.schedule;
   const std::string why = fmt::format("warps wait for each product of {} where they issue it",
-                                      name_of(schedule.instruction));
-  if (schedule.ping_pong) context.note_refusal("ping_pong = true", why);
-  if (schedule.rescale_before_product) context.note_refusal("rescale_before_product = true", why);
-  if (schedule.rescale_before_wait) context.note_refusal("rescale_before_wait = true", why);
-  if (schedule.lazy_scaling) context.note_refusal("lazy_scaling = true", why);
+                                      name_of(context.schedule.instruction));
+  refuse(context, why, why);
 }
 
 }  // namespace flashcore

@@ -87,22 +87,14 @@ class Peeling {
         full_(full),
         carried_(loop.operands.begin() + loop.bounds, loop.operands.end()) {}
 
-  /// Puts the parts in the place of the loop, which stands in `block` at `position`.
-  void run(BlockId block, std::size_t position) {
-    std::vector<Range> ranges;
-    ValueId zero, two;
-    position += insert_before(f_, block, position, loop_.where, [&](Builder& b) {
-      ranges = ranges_of_loop(b);
-      if (ranges.size() == 3) zero = b.constant(0, DType::i32), two = b.constant(2, DType::i32);
-    });
-    std::vector<OpId> copies;
+  /// Puts the parts in the place of the loop.
+  void run(Builder& b, OpId id) {
+    const std::vector<Range> ranges = ranges_of_loop(b);
     if (ranges.size() == 3)
-      copies.push_back(loop_over_sides(ranges, zero, two));
+      put_loop_over_sides(b, ranges);
     else
-      for (const Range& range : ranges) copies.push_back(copy(range));
-    auto& ops = f_[block].ops;
-    ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position));
-    ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), copies.begin(), copies.end());
+      for (const Range& range : ranges) copy(b, range);
+    b.remove(id);
     for (std::size_t i = 0; i < loop_.results.size(); ++i)
       replace_uses(f_, loop_.results[i], carried_[i]);
     for (const auto& [body, holds] : settled_) settle_guards(f_, body, full_, holds);
@@ -113,10 +105,8 @@ class Peeling {
   std::vector<Range> ranges_of_loop(Builder& b) const {
     const ValueId begin = loop_.operands[0], end = loop_.operands[1];
     const auto inside = [&](ValueId value) {
-      if (!at_most(f_, value, end))
-        value = as_uniform(f_, b.elementwise(OpCode::min, {value, end}));
-      if (!at_least(f_, value, begin))
-        value = as_uniform(f_, b.elementwise(OpCode::max, {value, begin}));
+      if (!at_most(f_, value, end)) value = b.min(value, end);
+      if (!at_least(f_, value, begin)) value = b.max(value, begin);
       return value;
     };
     Range full{begin, end, true};
@@ -133,57 +123,38 @@ class Peeling {
   }
 
   /// A loop over tiles of one part. What it carries goes on from, and becomes, what is carried now.
-  OpId copy(const Range& range) {
-    const OpId copied = append(loop_, range.begin, range.end, OpCopier(f_).copy_region(loop_.body));
-    settled_.push_back({f_[copied].body, range.full});
-    return copied;
+  void copy(Builder& b, const Range& range) {
+    const BlockId body = OpCopier(f_).copy_region(loop_.body);
+    put(b, loop_, range.begin, range.end, body);
+    settled_.push_back({body, range.full});
   }
 
-  OpId append(Op op, ValueId begin, ValueId end, BlockId body) {
+  void put(Builder& b, Op op, ValueId begin, ValueId end, BlockId body) {
     op.operands = {begin, end};
     op.operands.insert(op.operands.end(), carried_.begin(), carried_.end());
     op.body = body;
-    op.results.clear();
-    const OpId id(f_.ops.size());
-    for (std::size_t i = 0; i < loop_.results.size(); ++i) {
-      const ValueId result = add_value_like(f_, loop_.results[i]);
-      f_[result].definition = id;
-      op.results.push_back(result);
-      carried_[i] = result;
-    }
-    f_.ops.push_back(std::move(op));
-    return id;
+    carried_ = make_like(b, std::move(op), loop_.results);
   }
 
-  OpId loop_over_sides(const std::vector<Range>& ranges, ValueId zero, ValueId two) {
-    const BlockId body = f_.add_block();
-    const std::vector<ValueId>& own = f_[loop_.body].arguments;
+  void put_loop_over_sides(Builder& b, const std::vector<Range>& ranges) {
+    const ValueId zero = b.integer(0), two = b.integer(2);
+    Builder inside(f_, f_.add_block());
     std::vector<ValueId> arguments;
-    for (ValueId like : std::vector(own)) {
-      const Value value = f_[like];
-      arguments.push_back(f_.add_argument(body, value.type, value.name));
-      f_[arguments.back()].layout = value.layout;
-    }
+    for (ValueId own : f_[loop_.body].arguments) arguments.push_back(add_value_like(f_, own));
+    f_[inside.block()].arguments = arguments;
     f_[arguments[0]].name = "side";
     const std::vector<ValueId> outer =
         std::exchange(carried_, {arguments.begin() + 1, arguments.end()});
+    const ValueId first = inside.elementwise(OpCode::eq, {arguments[0], zero});
     Range cut{.full = false}, between = ranges[1];
-    insert_before(f_, body, 0, loop_.where, [&](Builder& b) {
-      const ValueId first = as_uniform(f_, b.elementwise(OpCode::eq, {arguments[0], zero}));
-      const auto either = [&](ValueId now, ValueId then) {
-        return as_uniform(f_, b.elementwise(OpCode::where, {first, now, then}));
-      };
-      cut.begin = either(ranges[0].begin, ranges[2].begin);
-      cut.end = either(ranges[0].end, ranges[2].end);
-      between.end = either(between.end, between.begin);
-    });
-    const OpId side = copy(cut), rest = copy(between);
-    const OpId yield = f_.add_op(Op{.code = OpCode::yield, .operands = carried_}, {});
-    for (OpId id : {side, rest, yield}) f_[body].ops.push_back(id);
+    cut.begin = inside.where(first, ranges[0].begin, ranges[2].begin);
+    cut.end = inside.where(first, ranges[0].end, ranges[2].end);
+    between.end = inside.where(first, between.end, between.begin);
+    copy(inside, cut);
+    copy(inside, between);
+    inside.append({.code = OpCode::yield, .operands = carried_}, {});
     carried_ = outer;
-    Op sides{.code = OpCode::loop, .where = loop_.where};
-    sides.bounds = 2;
-    return append(std::move(sides), zero, two, body);
+    put(b, {.code = OpCode::loop, .where = loop_.where, .bounds = 2}, zero, two, inside.block());
   }
 
   Function& f_;
@@ -207,23 +178,17 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
 
 /// From the inside out: the parts of a loop are copies of its finished body.
 void peel_block(Function& f, BlockId block, const PassContext& context) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const OpId id = f[block].ops[i];
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
     if (f[id].code != OpCode::scan_tiles)
       for (const BlockId region : Regions(f[id])) peel_block(f, region, context);
     const Op op = f[id];
-    if (op.code != OpCode::loop) continue;
-    if (op.buffer) {
+    if (op.code != OpCode::loop) return;
+    if (op.buffer)
       context.note_refusal(fmt::format("peel_masks = true in the loop over {}", f[op.axis].name),
                            "tiles that a scan finds to be full need not be neighbours");
-      continue;
-    }
-    if (const auto full = guarded_tiles(f, op)) {
-      const std::size_t before = f[block].ops.size();
-      Peeling(f, op, *full).run(block, i);
-      i += f[block].ops.size() - before;
-    }
-  }
+    else if (const auto full = guarded_tiles(f, op))
+      Peeling(f, op, *full).run(b, id);
+  });
 }
 
 }  // namespace

@@ -25,14 +25,15 @@
 // This takes half the space and one barrier more. A loop whose loads are all first used in one
 // place cannot relay: it copies, waits and uses.
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "codegen/analysis/load_legs.h"
 #include "codegen/analysis/product_stages.h"
 #include "codegen/instructions/instruction.h"
+#include "codegen/layout/register_layouts.h"
 #include "codegen/passes/channels.h"
 #include "codegen/passes/issued_positions.h"
-#include "codegen/passes/keep_operands.h"
 #include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -43,7 +44,6 @@ namespace {
 using namespace ir;
 
 struct RingLoad {
-  ValueId value;
   Op load;
   BufferId buffer;
   BlockId loop;  ///< the region around the load, if that is a loop's
@@ -54,29 +54,14 @@ class Pipeliner {
   Pipeliner(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    for (std::size_t i = 0; i < f_[f_.body].ops.size(); ++i) {
-      const OpId id = f_[f_.body].ops[i];
-      switch (f_[id].code) {
-        case OpCode::load:
-          if (in_shared(f_[id].results[0])) issue_load(i);
-          break;
-        case OpCode::dot:
-          i += wait_before(i);
-          break;
-        case OpCode::loop:
-          i = pipeline_loop(i);
-          break;
-        default:
-          break;
-      }
+    for (OpId id : std::vector(f_[f_.body].ops)) {
+      if (is_copied(f_, f_[id])) issue_load(id);
+      if (f_[id].code == OpCode::dot) wait_before(id);
+      if (f_[id].code == OpCode::loop) pipeline_loop(id);
     }
   }
 
  private:
-  [[nodiscard]] bool in_shared(ValueId value) const {
-    return f_[value].layout.space == Space::shared;
-  }
-
   /// A product that reads a tile.
   [[nodiscard]] const Op* product_of(ValueId tile) const {
     const Op* found = nullptr;
@@ -102,44 +87,37 @@ class Pipeliner {
             .operands = operands,
             .tensor = load.load.tensor,
             .buffer = load.buffer};
-    issue_positions(f_, copy, load.load,
+    issue_positions(f_, copy, load.load, /*as_box=*/false,
                     [&](ValueId value) { return load.loop && made_in(f_, load.loop, value); });
     b.at(load.load.where).append(std::move(copy), {});
   }
 
   /// Turns the load itself into the reading of a slot, in place, so that its value stays.
-  static void make_read(Op& load, BufferId buffer, ValueId slot) {
-    load.code = OpCode::read_slot;
-    load.tensor = {};
-    load.coordinates.clear();
-    load.buffer = buffer;
-    load.operands = {slot};
+  void read_from(const RingLoad& load, ValueId slot) {
+    Op& read = *f_.definition(load.load.results[0]);
+    read.code = OpCode::read_slot;
+    read.tensor = {};
+    read.coordinates.clear();
+    read.buffer = load.buffer;
+    read.operands = {slot};
   }
 
   // ---- outside loops
 
-  void issue_load(std::size_t& position) {
-    const OpId id = f_[f_.body].ops[position];
-    const Op load = f_[id];
-    const BufferId buffer = buffer_for(load, 1);
-    ValueId slot;
-    position += insert_before(f_, f_.body, position, load.where, [&](Builder& b) {
-      append_copy(b, {load.results[0], load, buffer, {}}, {});
-      slot = b.constant(0, DType::i32);
-      f_[slot].layout.space = Space::uniform;
-    });
-    make_read(f_[id], buffer, slot);
+  void issue_load(OpId id) {
+    const RingLoad load{f_[id], buffer_for(f_[id], 1), {}};
+    Builder b = before(f_, f_.body, id);
+    append_copy(b, load, {});
+    read_from(load, b.integer(0));
     uncommitted_ = true;
   }
 
   /// Before a product outside loops: everything issued so far must have completed.
-  std::size_t wait_before(std::size_t position) {
-    if (!uncommitted_) return 0;
-    uncommitted_ = false;
-    return insert_before(f_, f_.body, position, {}, [&](Builder& b) {
-      append_commit(b);
-      append_wait(b, 0);
-    });
+  void wait_before(OpId id) {
+    if (!std::exchange(uncommitted_, false)) return;
+    Builder b = before(f_, f_.body, id);
+    append_commit(b);
+    append_wait(b, 0);
   }
 
   // Copies by loads and stores are over when they are done: nothing is committed or waited for.
@@ -157,17 +135,15 @@ class Pipeliner {
   std::vector<RingLoad> collect_loads(const Op& loop) {
     std::vector<RingLoad> loads;
     for (OpId id : f_[loop.body].ops) {
-      const Op& op = f_[id];
-      if (op.code == OpCode::loop && any_op(f_, op.body, [&](const Op& inner) {
-            return inner.code == OpCode::load && in_shared(inner.results[0]);
-          }))
+      const Op op = f_[id];
+      if (op.code == OpCode::loop &&
+          any_op(f_, op.body, [&](const Op& inner) { return is_copied(f_, inner); }))
         refuse_inner_loop(f_, op);
-      if (op.code != OpCode::load || !in_shared(op.results[0])) continue;
+      if (!is_copied(f_, op)) continue;
       for (const Coordinate& c : op.coordinates)
         if (c.value && !is_computed(f_, c) && made_in(f_, loop.body, c.value))
           refuse_position_of_iteration(f_, op);
-      const Op load = op;
-      loads.push_back({load.results[0], load, buffer_for(load, schedule_.stages), loop.body});
+      loads.push_back({op, buffer_for(op, schedule_.stages), loop.body});
     }
     return loads;
   }
@@ -180,104 +156,81 @@ class Pipeliner {
     LoopTiles tiles;
   };
 
-  /// Returns the position of the last op it placed.
-  std::size_t pipeline_loop(std::size_t position) {
-    LoopPlan plan{f_[f_.body].ops[position], f_[f_[f_.body].ops[position]], {}, {}};
-    plan.loads = collect_loads(plan.loop);
-    const Op& loop = plan.loop;
-    if (plan.loads.empty())  // it may still hold products of tiles loaded before it
-      return position + (holds(f_, loop.body, OpCode::dot) ? wait_before(position) : 0);
+  void pipeline_loop(OpId id) {
+    LoopPlan plan{id, f_[id], collect_loads(f_[id]), {}};
+    if (plan.loads.empty()) {  // it may still hold products of tiles loaded before it
+      if (holds(f_, plan.loop.body, OpCode::dot)) wait_before(id);
+      return;
+    }
     // Copies ahead share their group; without them a loop of no iterations would commit nothing at
     // all.
     const bool one_group =
         !schedule_.keep_operands && (schedule_.stages > 1 || relays(legs_of(plan)));
-    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      if (uncommitted_ && !one_group) append_commit(b);
-      plan.tiles = LoopTiles(b, loop);
-      mark_uniform(b);
-    });
-    uncommitted_ = false;
-    f_[f_[loop.body].arguments[0]].layout.space = Space::uniform;
-    position = schedule_.stages == 1 ? relay(plan, position) : issue_first_copies(plan, position);
-    return position + insert_before(f_, f_.body, position + 1, loop.where,
-                                    [&](Builder& b) { append_wait(b, 0); });
+    Builder front = before(f_, f_.body, id);
+    if (std::exchange(uncommitted_, false) && !one_group) append_commit(front);
+    plan.tiles = LoopTiles(front, plan.loop);
+    if (schedule_.stages == 1)
+      relay(front, plan);
+    else
+      issue_first_copies(front, plan);
+    Builder end = behind(f_, f_.body, id);
+    append_wait(end, 0);
   }
 
-  std::size_t issue_first_copies(const LoopPlan& plan, std::size_t position) {
-    const Op& loop = plan.loop;
+  void issue_first_copies(Builder& front, const LoopPlan& plan) {
+    const BlockId body = plan.loop.body;
     const int ahead = schedule_.stages - 1;
-    ValueId slot_start;
-    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      for (int s = 0; s < ahead; ++s) {
-        const ValueId tile = tile_after_start(b, plan, s), slot = b.constant(s, DType::i32);
-        append_group(b, plan.loads, {tile, slot, plan.tiles.exists(b, tile)});
-      }
-      slot_start = b.constant(0, DType::i32);
-      mark_uniform(b);
-    });
-    position += keep_operands(loop, position, ahead);
+    for (int s = 0; s < ahead; ++s) {
+      const ValueId tile = tile_after_start(front, plan, s), slot = front.integer(s);
+      append_group(front, plan.loads, {tile, slot, plan.tiles.exists(front, tile)});
+    }
+    const ValueId slot_start = front.integer(0);
+    keep_operands(front, plan.loop, ahead);
 
     const ValueId slot = add_carried(f_, plan.id, slot_start, "slot");
-    f_[slot].layout.space = Space::uniform;
-    insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
-      append_wait(b, ahead - 1);
-      const ValueId next = tile_ahead(b, plan, ahead), freed = previous_slot(b, slot);
-      append_group(b, plan.loads, {next, freed, plan.tiles.exists(b, next)});
-      mark_uniform(b);
-    });
-    for (const RingLoad& load : plan.loads)
-      make_read(*f_.definition(load.value), load.buffer, slot);
-    ValueId next_slot;
-    insert_before(f_, loop.body, f_[loop.body].ops.size() - 1, loop.where, [&](Builder& b) {
-      next_slot = following_slot(b, slot);
-      mark_uniform(b);
-    });
-    yield_of(f_, loop).operands.push_back(next_slot);
-    return position;
+    Builder top(f_, body, 0);
+    append_wait(top, ahead - 1);
+    const ValueId next = tile_ahead(top, plan, ahead);
+    const ValueId freed = step_slot(top, slot, 0, "freed_slot");
+    append_group(top, plan.loads, {next, freed, plan.tiles.exists(top, next)});
+    for (const RingLoad& load : plan.loads) read_from(load, slot);
+    Builder bottom(f_, body, f_[body].ops.size() - 1);
+    const ValueId next_slot = step_slot(bottom, slot, ahead, "next_slot");
+    yield_of(f_, plan.loop).operands.push_back(next_slot);
   }
 
-  std::size_t relay(const LoopPlan& plan, std::size_t position) {
-    const Op& loop = plan.loop;
+  void relay(Builder& front, const LoopPlan& plan) {
+    const BlockId body = plan.loop.body;
     const std::vector<LoadLeg> legs = legs_of(plan);
     const bool relaying = relays(legs);
-    ValueId slot;
-    position += insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      slot = b.constant(0, DType::i32);
-      if (relaying) {
-        const ValueId first = tile_after_start(b, plan, 0);
-        append_group(b, of_leg(plan, legs.front()), {first, slot, plan.tiles.exists(b, first)});
-      }
-      mark_uniform(b);
-    });
-    position += keep_operands(loop, position, relaying ? 1 : 0);
-
-    const ValueId tile = f_[loop.body].arguments[0];
+    const ValueId slot = front.integer(0), tile = f_[body].arguments[0];
+    if (relaying) {
+      const ValueId first = tile_after_start(front, plan, 0);
+      append_group(front, of_leg(plan, legs.front()),
+                   {first, slot, plan.tiles.exists(front, first)});
+    }
+    keep_operands(front, plan.loop, relaying ? 1 : 0);
     if (!relaying) {
-      insert_before(f_, loop.body, 0, loop.where, [&](Builder& b) {
-        append_group(b, plan.loads, {tile, slot});
-        append_wait(b, 0);
-      });
+      Builder top(f_, body, 0);
+      append_group(top, plan.loads, {tile, slot});
+      append_wait(top, 0);
     }
     for (std::size_t leg = legs.size(); relaying && leg-- > 0;) {
-      insert_before(f_, loop.body, legs[leg].first_use, loop.where, [&](Builder& b) {
-        append_wait(b, 0);
-        if (leg + 1 < legs.size()) {
-          append_group(b, of_leg(plan, legs[leg + 1]), {tile, slot});
-        } else {
-          const ValueId next = tile_ahead(b, plan, 1);
-          append_group(b, of_leg(plan, legs.front()), {next, slot, plan.tiles.exists(b, next)});
-        }
-        mark_uniform(b);
-      });
+      Builder b(f_, body, legs[leg].first_use);
+      append_wait(b, 0);
+      if (leg + 1 < legs.size()) {
+        append_group(b, of_leg(plan, legs[leg + 1]), {tile, slot});
+      } else {
+        const ValueId next = tile_ahead(b, plan, 1);
+        append_group(b, of_leg(plan, legs.front()), {next, slot, plan.tiles.exists(b, next)});
+      }
     }
-    for (const RingLoad& load : plan.loads)
-      make_read(*f_.definition(load.value), load.buffer, slot);
-    return position;
+    for (const RingLoad& load : plan.loads) read_from(load, slot);
   }
 
   [[nodiscard]] std::vector<LoadLeg> legs_of(const LoopPlan& plan) const {
     std::vector<ValueId> tiles;
-    for (const RingLoad& load : plan.loads) tiles.push_back(load.value);
+    for (const RingLoad& load : plan.loads) tiles.push_back(load.load.results[0]);
     return load_legs(f_, plan.loop, tiles);
   }
   static std::vector<RingLoad> of_leg(const LoopPlan& plan, const LoadLeg& leg) {
@@ -295,17 +248,13 @@ class Pipeliner {
   /// The tile of iteration `n`, and the one `n` iterations after the current one.
   static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
     const LoopTiles& tiles = plan.tiles;
-    if (tiles.scan)
-      return scanned(b, tiles,
-                     tiles.descending ? tiles.end : b.sub(tiles.begin, b.constant(1, DType::i32)),
-                     n + 1);
-    return tiles.descending ? b.sub(tiles.end, b.constant(n + 1, DType::i32))
-                            : b.add(tiles.begin, b.constant(n, DType::i32));
+    if (tiles.scan) return scanned(b, tiles, tiles.in_front(b), n + 1);
+    return tiles.descending ? b.sub(tiles.end, b.integer(n + 1)) : b.add(tiles.begin, b.integer(n));
   }
   ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
     const ValueId tile = f_[plan.loop.body].arguments[0];
     if (plan.tiles.scan) return scanned(b, plan.tiles, tile, n);
-    const ValueId distance = b.constant(n, DType::i32);
+    const ValueId distance = b.integer(n);
     const ValueId next = plan.tiles.descending ? b.sub(tile, distance) : b.add(tile, distance);
     f_[next].name = "next_tile";
     return next;
@@ -319,44 +268,44 @@ class Pipeliner {
     return tile;
   }
 
-  ValueId previous_slot(Builder& b, ValueId slot) const {
-    return step_slot(b, slot, 0, "freed_slot");
-  }
-  ValueId following_slot(Builder& b, ValueId slot) const {
-    return step_slot(b, slot, schedule_.stages - 1, "next_slot");
-  }
   /// One slot on or back around the ring; `edge` is the slot that wraps. Two slots just alternate.
   ValueId step_slot(Builder& b, ValueId slot, int edge, const char* name) const {
     const int stages = schedule_.stages;
     ValueId next;
     if (stages == 2) {
-      next = b.sub(b.constant(1, DType::i32), slot);
+      next = b.sub(b.integer(1), slot);
     } else {
-      const ValueId wraps = b.elementwise(OpCode::eq, {slot, b.constant(edge, DType::i32)});
-      const ValueId one = b.constant(1, DType::i32);
+      const ValueId wraps = b.elementwise(OpCode::eq, {slot, b.integer(edge)});
+      const ValueId one = b.integer(1);
       const ValueId stepped = edge == 0 ? b.sub(slot, one) : b.add(slot, one);
-      next =
-          b.elementwise(OpCode::where, {wraps, b.constant(stages - 1 - edge, DType::i32), stepped});
+      next = b.where(wraps, b.integer(stages - 1 - edge), stepped);
     }
     b.function()[next].name = name;
     return next;
   }
 
-  /// Left operands loaded before the loop move into registers once their copies have completed.
-  std::size_t keep_operands(const Op& loop, std::size_t position, int pending) {
-    if (!schedule_.keep_operands) return 0;
-    const std::vector<ValueId> kept = left_operands_of_loop(f_, loop);
-    if (kept.empty()) return 0;
-    return insert_before(f_, f_.body, position, loop.where, [&](Builder& b) {
-      append_wait(b, pending);
-      for (ValueId operand : kept) keep_left_operand(b, loop, operand);
-    });
-  }
-
-  void mark_uniform(Builder& b) {
-    for (OpId id : f_[b.block()].ops)
-      for (ValueId result : f_[id].results)
-        if (f_[result].type.is_scalar()) f_[result].layout.space = Space::uniform;
+  /// Left operands loaded in front of the loop move into registers once their copies have completed,
+  /// instead of being read from shared memory in every iteration.
+  void keep_operands(Builder& b, const Op& loop, int pending) {
+    if (!schedule_.keep_operands) return;
+    std::map<ValueId, ValueId> kept;
+    for (OpId id : f_[loop.body].ops) {
+      const ValueId left = f_[id].code == OpCode::dot ? f_[id].operands[0] : ValueId{};
+      if (!left || f_[left].layout.space != Space::shared || made_in(f_, loop.body, left)) continue;
+      if (kept.empty()) append_wait(b, pending);
+      ValueId& operand = kept[left];
+      if (!operand) {
+        operand = b.make({.code = OpCode::convert, .operands = {left}}, f_[left].type);
+        f_[operand].name = f_[left].name;
+        f_[operand].layout.space = Space::operand;
+      }
+      Op& dot = f_[id];
+      dot.operands[0] = operand;
+      f_.definition(operand)->instruction = dot.instruction;
+      f_[operand].layout.axes = {
+          f_[dot.results[0]].layout.axes[0],
+          spread(instruction_of(dot).left_terms, f_[f_[left].type.axes[1]].tile, 1, 1)};
+    }
   }
 
   Function& f_;

@@ -16,6 +16,33 @@ namespace {
 
 using namespace ir;
 
+/// The scaling of a carried sum that a warp leaves out where all its rows have the factor one, as
+/// those of a softmax whose maximum has not grown:
+///
+///   %none = all_lanes (eq %factor, 1)
+///   %scaled = if %none { yield %sum } else { yield mul %sum, %factor }
+ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
+  const Op op = f[scaling];
+  const std::size_t k = f[op.operands[0]].type.axes.size() == 1 ? 0 : 1;
+  const ValueId factor = op.operands[k], scaled = op.results[0];
+  if (op.code != OpCode::mul || f[factor].type.axes.size() != 1) {
+    f[target].ops.push_back(scaling);
+    return scaled;
+  }
+  Builder b(f, target);
+  b.at(op.where);
+  const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
+  f[one].layout = f[factor].layout;
+  const ValueId none = b.make({.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}});
+  return build_if(
+      b, none, [&](Builder&) { return std::vector{op.operands[1 - k]}; },
+      [&](Builder& in) {
+        in.place(scaling);
+        return std::vector{scaled};
+      },
+      {scaled})[0];
+}
+
 /// What the values of the body are called in one iteration.
 using Iteration = OpCopier;
 
@@ -54,8 +81,8 @@ class Pipeline {
 
   void name_after(ValueId value, ValueId argument) {
     if (f_[value].name.empty()) f_[value].name = f_[argument].name;
-    const Op* dot = f_.definition(value);
-    if (!dot || dot->code != OpCode::dot || dot->operands.size() < 3) return;
+    const Op* dot = definition_as(f_, value, OpCode::dot);
+    if (!dot || dot->operands.size() < 3) return;
     const OpId scaling = f_[dot->operands[2]].definition;
     if (scaling && stages_.of.count(scaling) && scales_sum(f_, loop_, scaling) &&
         f_[dot->operands[2]].name.empty())
@@ -97,25 +124,21 @@ class Pipeline {
       flight = repeat(target, rest, flight);
       return drain(target, std::move(flight));
     }
-    FirstTile tile;
-    append_built(target, [&](Builder& b) { tile = first_tile_of(b, rest); });
-    const Op any{.code = OpCode::if_,
-                 .operands = {tile.exists},
-                 .where = loop_.where,
-                 .body = f_.add_block(),
-                 .otherwise = f_.add_block()};
-    append_built(any.body, [&](Builder& b) { enter_tile(b, rest, tile.tile); });
-    Flight filled{next_iteration(flight, tile.tile)};
-    for (const Iteration& iteration : flight) filled.push_back(iteration);
-    take_step(any.body, 0, filled, false);
-    Op others = loop_;
-    others.operands = bounds_behind_first(f_, any.body, rest, tile.tile);
-    others.bounds = 2;
-    const std::vector<ValueId> values = fill(any.body, others, std::move(filled));
-    append_op(f_, any.body, {.code = OpCode::yield, .operands = values});
-    const std::vector<ValueId> otherwise = drain(any.otherwise, std::move(flight));
-    append_op(f_, any.otherwise, {.code = OpCode::yield, .operands = otherwise});
-    return append_like(f_, target, any, loop_.results);
+    Builder b(f_, target);
+    const FirstTile tile = first_tile_of(b, rest);
+    return build_if(
+        b, tile.exists,
+        [&](Builder& in) {
+          enter_tile(in, rest, tile.tile);
+          Flight filled{next_iteration(flight, tile.tile)};
+          for (const Iteration& iteration : flight) filled.push_back(iteration);
+          take_step(in.block(), 0, filled, false);
+          Op others = loop_;
+          others.operands = bounds_behind_first(in, rest, tile.tile);
+          others.bounds = 2;
+          return fill(in.block(), others, std::move(filled));
+        },
+        [&](Builder& in) { return drain(in.block(), flight); }, loop_.results);
   }
 
   /// The loop whose every iteration is a step of all stages.
@@ -136,7 +159,8 @@ class Pipeline {
     Op yield{.code = OpCode::yield};
     for (const Crossing& c : crossing_) yield.operands.push_back(handed(c, inside));
     append_op(f_, loop.body, std::move(yield));
-    const std::vector<ValueId> results = append_like(f_, target, std::move(loop), values);
+    Builder b(f_, target);
+    const std::vector<ValueId> results = make_like(b, std::move(loop), values);
     Flight left(static_cast<std::size_t>(std::max(1, stages_.count - 1)), Iteration(f_));
     for (std::size_t k = 0; k < crossing_.size(); ++k) {
       const auto [stage, value] = crossing_[k];
@@ -186,11 +210,8 @@ class Pipeline {
     ValueId position = first == 0 ? flight[0].renamed(arguments_[0]) : ValueId{};
     for (const StepOp& step : order_step(f_, loop_, stages_, first, last, turns)) {
       switch (step.kind) {
-        case StepOp::Kind::ping_pong_wait:
-          append_op(f_, target, {.code = OpCode::ping_pong_wait});
-          break;
-        case StepOp::Kind::ping_pong_arrive:
-          append_op(f_, target, {.code = OpCode::ping_pong_arrive});
+        case StepOp::Kind::turn:
+          append_op(f_, target, {.code = step.turn});
           break;
         case StepOp::Kind::op:
           move_to(target, step.ops[0],
@@ -207,7 +228,8 @@ class Pipeline {
   void move_to(BlockId target, OpId id, const Iteration& iteration, ValueId& position) {
     const ValueId tile = iteration.renamed(arguments_[0]);
     if (tile == position || !needs_position(f_, f_[id], loop_.axis)) return;
-    append_built(target, [&](Builder& b) { enter_tile(b, loop_, tile); });
+    Builder b(f_, target);
+    enter_tile(b, loop_, tile);
     position = tile;
   }
 
@@ -251,9 +273,6 @@ class Pipeline {
            1;
   }
 
-  void append_built(BlockId target, const std::function<void(Builder&)>& build) {
-    insert_before(f_, target, f_[target].ops.size(), loop_.where, build);
-  }
   ValueId add_argument(BlockId block, ValueId value) {
     f_[block].arguments.push_back(add_value_like(f_, value));
     return f_[block].arguments.back();
@@ -276,9 +295,9 @@ void pipeline_loop(Function& f, const Schedule& schedule, BlockId block, OpId lo
   const BlockId scratch = f.add_block();
   const std::vector<ValueId> values = Pipeline(f, schedule, loop, stages).run(scratch);
   for (std::size_t i = 0; i < results.size(); ++i) replace_uses(f, results[i], values[i]);
-  auto& ops = f[block].ops;
-  const auto at = ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(position_of(f, block, loop)));
-  ops.insert(at, f[scratch].ops.begin(), f[scratch].ops.end());
+  Builder b = before(f, block, loop);
+  b.remove(loop);
+  for (OpId id : f[scratch].ops) b.place(id);
 }
 
 }  // namespace flashcore

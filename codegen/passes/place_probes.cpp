@@ -14,9 +14,9 @@ namespace {
 
 using namespace ir;
 
-void place_in_block(Function& f, BlockId block, const std::vector<bool>& observes) {
+void place_in_block(Function& f, BlockId block, const ProbeOps& probes) {
   std::vector<OpId> kept, moved;
-  for (OpId id : f[block].ops) (observes[id.index] ? moved : kept).push_back(id);
+  for (OpId id : f[block].ops) (probes.has(id) ? moved : kept).push_back(id);
   for (OpId id : moved) {
     // Behind the last op of this block that it reads.
     std::size_t position = 0;
@@ -40,12 +40,12 @@ void derive_unwritten(Function& f, const Op& loop) {
 }  // namespace
 
 void place_probes(Function& f, const PassContext&) {
-  const std::vector<bool> observes = ops_of_probes(f);
-  if (observes.empty()) return;
+  const ProbeOps probes(f);
+  if (!probes.any()) return;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.body) derive_unwritten(f, op);
   });
-  for (std::size_t i = 0; i < f.blocks.size(); ++i) place_in_block(f, BlockId(i), observes);
+  for (std::size_t i = 0; i < f.blocks.size(); ++i) place_in_block(f, BlockId(i), probes);
 }
 
 }  // namespace flashcore

@@ -144,15 +144,13 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   }
   total = barriers.end;
 
-  const int limit = context.schedule.shared_limit ? context.schedule.shared_limit
-                                                  : context.target.shared_per_block;
+  const int limit = context.shared_limit();
   if (total > limit)
     throw ScheduleError({fmt::format("{} needs {} bytes of shared memory a block", f.name, total),
                          context.schedule.shared_limit
                              ? fmt::format("the schedule's shared_limit is {}", limit)
                              : fmt::format("{} allows {}", context.target.name, limit),
-                         "",
-                         {}});
+                         ""});
 }
 
 }  // namespace flashcore

@@ -45,9 +45,10 @@ class Amplification {
     switch (op.code) {
       case OpCode::mul:
       case OpCode::mul_rn:
-        return of(op.results[0]) * magnitude_of(op.operands[1 - operand]);
+        return of(op.results[0]) * bounds_.of(op.operands[1 - operand]).magnitude();
       case OpCode::fma:
-        return of(op.results[0]) * (operand < 2 ? magnitude_of(op.operands[1 - operand]) : 1);
+        return of(op.results[0]) *
+               (operand < 2 ? bounds_.of(op.operands[1 - operand]).magnitude() : 1);
       case OpCode::div: {
         const double* divisor = constant_of(f_, op.operands[1]);
         return operand == 0 && divisor ? of(op.results[0]) / std::abs(*divisor) : INFINITY;
@@ -67,11 +68,6 @@ class Amplification {
     const bool passes_on = kind_of(op.code) == OpKind::elementwise ||
                            kind_of(op.code) == OpKind::reduction || op.code == OpCode::transpose;
     return passes_on && f_[op.results[0]].type.dtype == DType::f32 ? of(op.results[0]) : 1;
-  }
-
-  double magnitude_of(ValueId factor) {
-    const Bounds bounds = bounds_.of(factor);
-    return bounds.finite() ? std::max(std::abs(bounds.low), std::abs(bounds.high)) : INFINITY;
   }
 
   const Function& f_;

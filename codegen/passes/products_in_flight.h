@@ -17,9 +17,6 @@ ir::OpId wait_products(ir::Function& f, const std::vector<ir::ValueId>& sums, in
 void pipeline_loop(ir::Function& f, const Schedule& schedule, ir::BlockId block, ir::OpId loop,
                    const ProductStages& stages);
 
-/// Appends the scaling of a sum, where some factor is not one; returns what it makes.
-ir::ValueId append_lazy_scaling(ir::Function& f, ir::BlockId target, ir::OpId scaling);
-
 /// Behind the wait for the last product of a block that reads a slot; behind the loop, if that is
 /// inside one. In a loop over tiles a ring's only slot is released inside both regions of an `if`
 /// that reads it.

@@ -41,14 +41,13 @@ class Refills {
       if (f[id].code == OpCode::issue) fills_.push_back(id);
   }
 
-  /// Puts the first fills in the place of the loop, at `position` in the role's `block`, and the
-  /// others behind it.
-  void run(BlockId block, std::size_t position) {
-    f_[block].ops.erase(f_[block].ops.begin() + static_cast<std::ptrdiff_t>(position));
+  /// Puts the first fills in the place of the loop in the role's `block`, and the others behind it.
+  void run(BlockId block, OpId loop) {
+    Builder b = before(f_, block, loop);
+    b.remove(loop);
     States states(fills_.size());
-    position += insert_before(f_, block, position, loop_.where,
-                              [&](Builder& b) { fill_all_slots(b, states); });
-    walk(block, position, states, {});
+    fill_all_slots(b, states);
+    walk(block, b.position(), states, {});
   }
 
  private:
@@ -62,25 +61,20 @@ class Refills {
 
   void fill_all_slots(Builder& b, States& states) {
     tiles_ = LoopTiles(b, loop_);
-    ValueId start = tiles_.end;
-    if (!loop_.descending) start = b.sub(tiles_.begin, b.constant(1, DType::i32));
-    const std::vector<ValueId> starts(fills_.size(), start);
+    const std::vector<ValueId> starts(fills_.size(), tiles_.in_front(b));
     const int stages = f_[f_[fills_[0]].buffer].stages;
-    Builder issuing(f_, f_.add_block());
-    const std::vector<ValueId> next =
-        stages == 1 ? fill_each(issuing, starts, {}) : fill_slots_of_all(issuing, starts, stages);
-    issuing.append({.code = OpCode::yield, .operands = next}, {});
-    const OpId made = b.append({.code = OpCode::if_,
-                                .operands = {first_},
-                                .body = issuing.block(),
-                                .otherwise = region_of_yield(starts)},
-                               std::vector<TileType>(fills_.size(), integer));
-    for (std::size_t i = 0; i < fills_.size(); ++i) states[i].next = named(f_[made].results[i], i);
+    const std::vector<ValueId> next = build_if(
+        b, first_,
+        [&](Builder& in) {
+          return stages == 1 ? fill_each(in, starts, {}) : fill_slots_of_all(in, starts, stages);
+        },
+        [&](Builder&) { return starts; });
+    for (std::size_t i = 0; i < fills_.size(); ++i) states[i].next = named(next[i], i);
   }
 
   std::vector<ValueId> fill_slots_of_all(Builder& b, const std::vector<ValueId>& starts,
                                          int stages) {
-    const ValueId none = b.constant(0, DType::i32), all = b.constant(stages, DType::i32);
+    const ValueId none = b.integer(0), all = b.integer(stages);
     const BlockId body = f_.add_block();
     const ValueId slot = f_.add_argument(body, integer, "slot");
     const OpId id =
@@ -104,21 +98,20 @@ class Refills {
   }
 
   void append_load(Builder& b, std::size_t ring, ValueId when, ValueId tile, ValueId slot) {
-    Builder inside(f_, f_.add_block());
-    enter_tile(inside, loop_, tile);
-    Op fill = f_[fills_[ring]];
-    if (fill.body) fill.body = OpCopier(f_).copy_region(fill.body);
-    if (slot) fill.operands = {slot};
-    inside.append(std::move(fill), {});
-    inside.append({.code = OpCode::yield}, {});
-    b.append({.code = OpCode::if_, .operands = {when}, .body = inside.block()}, {});
+    build_if(b, when, [&](Builder& in) -> std::vector<ValueId> {
+      enter_tile(in, loop_, tile);
+      Op fill = f_[fills_[ring]];
+      if (fill.body) fill.body = OpCopier(f_).copy_region(fill.body);
+      if (slot) fill.operands = {slot};
+      in.append(std::move(fill), {});
+      return {};
+    });
   }
 
   // From release to release. `behind` are the rings that are released behind the block as well.
 
   void walk(BlockId block, std::size_t from, States& states, const std::set<std::size_t>& behind) {
-    for (std::size_t i = from; i < f_[block].ops.size(); ++i) {
-      const OpId id = f_[block].ops[i];
+    const auto visit = [&](Builder& b, OpId id) {
       switch (f_[id].code) {
         case OpCode::wait:
           if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
@@ -126,18 +119,18 @@ class Refills {
           break;
         case OpCode::wait_products:
           for (std::size_t ring = 0; ring < fills_.size(); ++ring)
-            if (states[ring].awaited) i += advance(block, i, ring, states[ring]);
+            if (states[ring].awaited) advance(b, ring, states[ring]);
           break;
         case OpCode::release:
           if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
-            i += refill(block, i, ring, states[ring]);
+            refill(b, ring, states[ring]);
           break;
         case OpCode::loop:
           through_loop(id, states);
           break;
         case OpCode::if_: {
           std::set<std::size_t> needed = behind;
-          for (std::size_t k = i + 1; k < f_[block].ops.size(); ++k)
+          for (std::size_t k = b.position() + 1; k < f_[block].ops.size(); ++k)
             note_released(f_[block].ops[k], needed);
           through_condition(id, states, needed);
           break;
@@ -145,33 +138,23 @@ class Refills {
         default:
           break;
       }
-    }
+    };
+    rewrite_ops(f_, block, visit, from);
   }
 
-  /// The tile that a ring gets next, in front of an op.
-  std::size_t advance(BlockId block, std::size_t position, std::size_t ring, State& state) {
-    return insert_before(f_, block, position, loop_.where, [&](Builder& b) {
-      Builder inside(f_, f_.add_block());
-      inside.append({.code = OpCode::yield, .operands = {tile_behind(inside, state.next)}}, {});
-      const ValueId next = make(b,
-                                {.code = OpCode::if_,
-                                 .operands = {first_},
-                                 .body = inside.block(),
-                                 .otherwise = region_of_yield({state.next})},
-                                integer);
-      state.next = named(next, ring);
-      state.fills = b.elementwise(OpCode::logical_and, {first_, tiles_.exists(b, state.next)});
-      state.awaited = false;
-    });
+  /// The tile that a ring gets next.
+  void advance(Builder& b, std::size_t ring, State& state) {
+    const ValueId next = build_if(
+        b, first_, [&](Builder& in) { return std::vector{tile_behind(in, state.next)}; },
+        [&](Builder&) { return std::vector{state.next}; })[0];
+    state.next = named(next, ring);
+    state.fills = b.elementwise(OpCode::logical_and, {first_, tiles_.exists(b, state.next)});
+    state.awaited = false;
   }
 
-  std::size_t refill(BlockId block, std::size_t position, std::size_t ring, State& state) {
-    std::size_t placed = 0;
-    if (state.awaited) placed = advance(block, position, ring, state);
-    placed += insert_before(f_, block, position + placed, loop_.where, [&](Builder& b) {
-      append_load(b, ring, std::exchange(state.fills, {}), state.next, {});
-    });
-    return placed;
+  void refill(Builder& b, std::size_t ring, State& state) {
+    if (state.awaited) advance(b, ring, state);
+    append_load(b, ring, std::exchange(state.fills, {}), state.next, {});
   }
 
   void through_loop(OpId id, States& states) {
@@ -192,7 +175,7 @@ class Refills {
     std::set<std::size_t> released;
     note_released(id, released);
     if (released.empty()) return;
-    if (!f_[id].otherwise) f_[id].otherwise = region_of_yield({});
+    if (!f_[id].otherwise) f_[id].otherwise = build_region(Builder(f_, {}), region_of({}));
     const States before = states;
     for (const BlockId region : Regions(f_[id])) {
       States inside = before;
@@ -227,17 +210,10 @@ class Refills {
 
   ValueId tile_behind(Builder& b, ValueId tile) const {
     if (!loop_.buffer)
-      return b.elementwise(loop_.descending ? OpCode::sub : OpCode::add,
-                           {tile, b.constant(1, DType::i32)});
+      return b.elementwise(loop_.descending ? OpCode::sub : OpCode::add, {tile, b.integer(1)});
     const ValueId behind = tiles_.scanned_behind(b, tile);
     f_[behind].name = "next_tile";
     return behind;
-  }
-
-  BlockId region_of_yield(const std::vector<ValueId>& values) {
-    Builder b(f_, f_.add_block());
-    b.append({.code = OpCode::yield, .operands = values}, {});
-    return b.block();
   }
 
   [[nodiscard]] std::string name_of_next(std::size_t ring) const {
@@ -257,22 +233,15 @@ class Refills {
 
 /// Lets the first thread do what a role would do with all: each fill, and each loop of fills.
 void refill(Function& f, BlockId work) {
-  ValueId first;
-  insert_before(f, work, 0, {}, [&](Builder& b) {
-    first = make(b, {.code = OpCode::first_thread}, {DType::i1, {}});
-  });
-  for (std::size_t i = 0; i < f[work].ops.size(); ++i) {
-    const OpId id = f[work].ops[i];
+  const ValueId first = Builder(f, work, 0).make({.code = OpCode::first_thread}, {DType::i1, {}});
+  rewrite_ops(f, work, [&](Builder& b, OpId id) {
     if (f[id].code == OpCode::issue) {
-      Builder inside(f, f.add_block());
-      f[inside.block()].ops.push_back(id);
-      inside.append({.code = OpCode::yield}, {});
-      f[work].ops[i] =
-          f.add_op({.code = OpCode::if_, .operands = {first}, .body = inside.block()}, {});
+      build_if(b, first, region_of({id}));
+      b.remove(id);
     } else if (f[id].code == OpCode::loop && f[f[f[id].body].ops[0]].code == OpCode::issue) {
-      Refills(f, id, first).run(work, i);
+      Refills(f, id, first).run(work, id);
     }
-  }
+  });
 }
 
 }  // namespace

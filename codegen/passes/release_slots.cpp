@@ -35,9 +35,7 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
 }
 
 void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
-  const OpId id = f.add_op({.code = OpCode::release, .buffer = ring}, {});
-  auto& ops = f[block].ops;
-  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), id);
+  Builder(f, block, position).append({.code = OpCode::release, .buffer = ring}, {});
 }
 
 /// Releases the slot of a tile; one that a loop or the next iteration is handed, they release.
@@ -63,8 +61,8 @@ void release_slot_of(Function& f, BlockId block, std::size_t first, ValueId tile
 /// The ring in whose slot a tile lies, if it does.
 BufferId ring_of(const Function& f, ValueId tile) {
   if (f[tile].layout.space != Space::shared) return {};
-  const Op* op = f.definition(tile_in_shared(f, tile));
-  return op && op->code == OpCode::wait ? op->buffer : BufferId{};
+  const Op* op = definition_as(f, tile_in_shared(f, tile), OpCode::wait);
+  return op ? op->buffer : BufferId{};
 }
 
 }  // namespace

@@ -22,11 +22,10 @@ std::vector<int> count_uses(const Function& f) {
   return uses;
 }
 
-std::vector<bool> ops_of_probes(const Function& f) {
-  const bool any = std::any_of(f.tensors.begin(), f.tensors.end(),
-                               [](const Tensor& tensor) { return tensor.unwritten.has_value(); });
-  if (!any) return {};
-  std::vector<bool> observes(f.ops.size(), false);
+ProbeOps::ProbeOps(const Function& f) {
+  if (!std::ranges::any_of(f.tensors, [](const Tensor& t) { return t.unwritten.has_value(); }))
+    return;
+  observes_.resize(f.ops.size());
   std::vector<int> unobserved = count_uses(f);
   // Ops stand after what they read, so that from the last to the first every reader is known.
   std::vector<const Op*> ops;
@@ -38,27 +37,26 @@ std::vector<bool> ops_of_probes(const Function& f) {
     if (kind == OpKind::source || kind == OpKind::elementwise)
       only = uses[op->results[0].index] > 0 && unobserved[op->results[0].index] == 0;
     if (!only) continue;
-    observes[static_cast<std::size_t>(op - f.ops.data())] = true;
+    observes_[static_cast<std::size_t>(op - f.ops.data())] = true;
     for_each_use(*op, [&](const ValueId& v) { --unobserved[v.index]; });
   }
-  return observes;
 }
 
 std::vector<int> count_uses_without_probes(const Function& f) {
   std::vector<int> uses = count_uses(f);
-  const std::vector<bool> observes = ops_of_probes(f);
-  for (std::size_t i = 0; i < observes.size(); ++i)
-    if (observes[i]) for_each_use(f.ops[i], [&](const ValueId& v) { --uses[v.index]; });
+  const ProbeOps probes(f);
+  for (std::size_t i = 0; i < f.ops.size(); ++i)
+    if (probes.has(OpId(i))) for_each_use(f.ops[i], [&](const ValueId& v) { --uses[v.index]; });
   return uses;
 }
 
 bool reaches_f32_output(const Function& f, ValueId value) {
-  const std::vector<bool> observes = ops_of_probes(f);
+  const ProbeOps probes(f);
   std::vector<bool> reached(f.values.size());
   reached[value.index] = true;
   bool shows = false;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (!observes.empty() && observes[static_cast<std::size_t>(&op - f.ops.data())]) return;
+    if (probes.has(OpId(static_cast<std::size_t>(&op - f.ops.data())))) return;
     if (!any_use(op, [&](ValueId v) { return reached[v.index]; })) return;
     for (ValueId result : op.results) reached[result.index] = true;
     shows = shows || (op.code == OpCode::store && f[op.tensor].dtype == DType::f32);
@@ -134,6 +132,16 @@ void replace_uses(Function& f, ValueId from, ValueId to) {
   for_each_op(f, f.body, [&](Op& op, BlockId) { replace_use(op, from, to); });
 }
 
+void replace_uses_behind(const Builder& b, ValueId from, ValueId to) {
+  Function& f = b.function();
+  for (std::size_t i = b.position(); i < f[b.block()].ops.size(); ++i) {
+    Op& op = f[f[b.block()].ops[i]];
+    replace_use(op, from, to);
+    for (const BlockId region : Regions(op))
+      for_each_op(f, region, [&](Op& inner, BlockId) { replace_use(inner, from, to); });
+  }
+}
+
 ValueId replace_result(Function& f, OpId op, std::string name) {
   const ValueId added = add_value_like(f, f[op].results[0]);
   f[added].name = std::move(name);
@@ -148,17 +156,37 @@ void take_place(Function& f, ValueId value, ValueId of) {
   std::ranges::replace(f[made_by].results, of, value);
 }
 
-std::size_t insert_before(Function& f, BlockId block, std::size_t position, const Location& where,
-                          const std::function<void(Builder&)>& build) {
-  const BlockId scratch = f.add_block();
-  Builder builder(f, scratch);
-  builder.at(where);
-  build(builder);
-  const std::vector<OpId> added = std::move(f[scratch].ops);
-  if (scratch.index + 1 == f.blocks.size()) f.blocks.pop_back();  // no region was made behind it
-  auto& ops = f[block].ops;
-  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position), added.begin(), added.end());
-  return added.size();
+Builder before(Function& f, BlockId block, OpId op) {
+  return {f, block, position_of(f, block, op)};
+}
+
+Builder behind(Function& f, BlockId block, OpId op) {
+  Builder b = before(f, block, op);
+  b.go_behind(op);
+  return b;
+}
+
+Region region_of(std::vector<OpId> ops, std::vector<ValueId> yielded) {
+  return [ops = std::move(ops), yielded = std::move(yielded)](Builder& b) {
+    for (OpId id : ops) b.place(id);
+    return yielded;
+  };
+}
+
+BlockId build_region(const Builder& b, const Region& region) {
+  Builder inside = b;
+  inside.set_block(b.function().add_block());
+  inside.append({.code = OpCode::yield, .operands = region(inside)}, {});
+  return inside.block();
+}
+
+std::vector<ValueId> build_if(Builder& b, ValueId condition, const Region& holds,
+                              const Region& otherwise, const std::vector<ValueId>& like) {
+  Function& f = b.function();
+  Op op{.code = OpCode::if_, .operands = {condition}, .body = build_region(b, holds)};
+  if (otherwise) op.otherwise = build_region(b, otherwise);
+  const std::vector<ValueId> yielded = last_of(f, op.body).operands;
+  return make_like(b, std::move(op), like.empty() ? yielded : like);
 }
 
 namespace {
@@ -204,16 +232,6 @@ void remove_dead_ops(Function& f) {
   }
 }
 
-ValueId as_uniform(Function& f, ValueId scalar) {
-  const Op* op = f.definition(scalar);
-  if (op && kind_of(op->code) != OpKind::source) f[scalar].layout.space = Space::uniform;
-  return scalar;
-}
-
-ValueId make(Builder& b, Op op, TileType type) {
-  return b.function()[b.append(std::move(op), {std::move(type)})].results[0];
-}
-
 OpId append_op(Function& f, BlockId block, Op op) {
   const OpId id = f.add_op(std::move(op), {});
   f[block].ops.push_back(id);
@@ -238,10 +256,10 @@ OpId add_op_like(Function& f, Op op, const std::vector<ValueId>& like) {
   return id;
 }
 
-std::vector<ValueId> append_like(Function& f, BlockId block, Op op,
-                                 const std::vector<ValueId>& like) {
-  f[block].ops.push_back(add_op_like(f, std::move(op), like));
-  return f[f[block].ops.back()].results;
+std::vector<ValueId> make_like(Builder& b, Op op, const std::vector<ValueId>& like) {
+  const OpId id = add_op_like(b.function(), std::move(op), like);
+  b.place(id);
+  return b.function()[id].results;
 }
 
 Op& yield_of(Function& f, const Op& loop) {
@@ -274,16 +292,22 @@ void drop_carried(Function& f, OpId loop, std::size_t i) {
   erase(f[op.body].arguments, at + 1);
 }
 
-ValueId move_to_shared(Builder& b, Function& f, ValueId value, const char* otherwise, int pitch) {
+ValueId convert_to(Builder& b, ValueId value, BufferId buffer, std::string name, Op convert) {
+  convert.operands = {value};
+  convert.buffer = buffer;
+  const ValueId shared = b.make(std::move(convert), b.function()[value].type);
+  b.function()[shared].layout.space = Space::shared;
+  b.function()[shared].name = std::move(name);
+  return shared;
+}
+
+ValueId move_to_shared(Builder& b, ValueId value, const char* otherwise, int pitch) {
+  Function& f = b.function();
   const TileType type = f[value].type;
   const std::string name = f[value].name.empty() ? otherwise : f[value].name;
   const BufferId buffer = f.add_buffer({unused_buffer_name(f, name + "_tile"), type.dtype,
                                         f[type.axes[0]].tile, f[type.axes[1]].tile, 1, pitch});
-  const ValueId shared =
-      make(b, {.code = OpCode::convert, .operands = {value}, .buffer = buffer}, type);
-  f[shared].name = name + "_shared";
-  f[shared].layout.space = Space::shared;
-  return shared;
+  return convert_to(b, value, buffer, name + "_shared");
 }
 
 std::string unused_buffer_name(const Function& f, const std::string& wanted) {
@@ -294,9 +318,27 @@ std::string unused_buffer_name(const Function& f, const std::string& wanted) {
   return name;
 }
 
-const double* constant_of(const Function& f, ValueId value) {
+const Op* definition_as(const Function& f, ValueId value, OpCode code) {
   const Op* op = f.definition(value);
-  return op && op->code == OpCode::constant ? &op->number : nullptr;
+  return op && op->code == code ? op : nullptr;
+}
+
+bool is_source(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  return op && kind_of(op->code) == OpKind::source;
+}
+
+std::optional<Scaled> scaled_tile(const Function& f, const Op* op) {
+  if (!op || op->code != OpCode::mul) return std::nullopt;
+  for (const std::size_t k : {0, 1})
+    if (f[op->operands[k]].type.is_scalar() && !f[op->operands[1 - k]].type.is_scalar())
+      return Scaled{op->operands[1 - k], op->operands[k]};
+  return std::nullopt;
+}
+
+const double* constant_of(const Function& f, ValueId value) {
+  const Op* op = definition_as(f, value, OpCode::constant);
+  return op ? &op->number : nullptr;
 }
 
 bool is_number(const Function& f, ValueId value, double number) {

@@ -15,10 +15,19 @@ namespace flashcore {
 /// How many operands and coordinates of live ops read each value.
 std::vector<int> count_uses(const ir::Function& f);
 
-/// Which ops are there for probes alone (dsl/probes.h), by OpId: stores to a probe, and what only
-/// those read. Rules that ask who reads a value leave them out, so that probing a kernel does not
-/// change it. Empty where the program has no probe.
-std::vector<bool> ops_of_probes(const ir::Function& f);
+/// Which ops are there for probes alone (dsl/probes.h): stores to a probe, and what only those read.
+/// Rules that ask who reads a value leave them out, so that probing a kernel does not change it.
+class ProbeOps {
+ public:
+  explicit ProbeOps(const ir::Function& f);
+  [[nodiscard]] bool any() const { return !observes_.empty(); }
+  [[nodiscard]] bool has(ir::OpId op) const {
+    return op.index < observes_.size() && observes_[op.index];
+  }
+
+ private:
+  std::vector<bool> observes_;  ///< by op; empty where the program has no probe
+};
 
 /// As count_uses, without what probes read.
 std::vector<int> count_uses_without_probes(const ir::Function& f);
@@ -46,6 +55,11 @@ std::vector<ir::OpId> roles_of(const ir::Function& f);
 /// Whether an op of this code stands in a block or in a region inside it.
 bool holds(const ir::Function& f, ir::BlockId block, ir::OpCode code);
 
+/// Whether an op is of a code, for algorithms over the ops of a block.
+inline auto has_code(const ir::Function& f, ir::OpCode code) {
+  return [&f, code](ir::OpId id) { return f[id].code == code; };
+}
+
 /// Where a role works: its region, or that of the `if` in it by which one thread does all its work.
 ir::BlockId work_of(const ir::Function& f, const ir::Op& role);
 
@@ -58,6 +72,8 @@ bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
+/// The same for the ops of a block from where a builder stands on, and those of their regions.
+void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to);
 
 /// Gives an op with one result a new one of the same type and layout; nothing makes the old one
 /// until it takes the place of another.
@@ -66,10 +82,37 @@ ir::ValueId replace_result(ir::Function& f, ir::OpId op, std::string name);
 /// Has the op that makes a value make another one instead.
 void take_place(ir::Function& f, ir::ValueId value, ir::ValueId of);
 
-/// Builds ops in a scratch block and then places them in a block before the op at `position`.
-/// Returns how many were placed.
-std::size_t insert_before(ir::Function& f, ir::BlockId block, std::size_t position,
-                          const Location& where, const std::function<void(ir::Builder&)>& build);
+/// A builder in front of an op of a block, or behind it.
+ir::Builder before(ir::Function& f, ir::BlockId block, ir::OpId op);
+ir::Builder behind(ir::Function& f, ir::BlockId block, ir::OpId op);
+
+/// Calls `rewrite(Builder&, OpId)` for every op of a block, with a builder in front of it, and goes on
+/// behind the op and what was put in front of it; and where the builder went behind the op, behind
+/// what it has put there.
+template <class Rewrite>
+void rewrite_ops(ir::Function& f, ir::BlockId block, Rewrite&& rewrite, std::size_t from = 0) {
+  for (std::size_t i = from; i < f[block].ops.size();) {
+    const ir::OpId id = f[block].ops[i];
+    ir::Builder b(f, block, i);
+    rewrite(b, id);
+    i = b.position();
+    if (i < f[block].ops.size() && f[block].ops[i] == id) ++i;
+  }
+}
+
+/// Builds the ops of a region, and returns what it yields.
+using Region = std::function<std::vector<ir::ValueId>(ir::Builder&)>;
+
+/// A region of ops that are in no block.
+Region region_of(std::vector<ir::OpId> ops, std::vector<ir::ValueId> yielded = {});
+
+/// Makes a block of such a region.
+ir::BlockId build_region(const ir::Builder& b, const Region& region);
+
+/// Puts an `if`. Its results are like these values, or else like what the first region yields.
+std::vector<ir::ValueId> build_if(ir::Builder& b, ir::ValueId condition, const Region& holds,
+                                  const Region& otherwise = {},
+                                  const std::vector<ir::ValueId>& like = {});
 
 /// Removes ops without effect whose results nobody reads, loops' unused carried values excepted.
 void remove_dead_ops(ir::Function& f);
@@ -81,17 +124,13 @@ ir::ValueId add_carried(ir::Function& f, ir::OpId loop, ir::ValueId initial, std
 /// Takes a carried value from a loop, whose argument and result nothing reads any more.
 void drop_carried(ir::Function& f, ir::OpId loop, std::size_t i);
 
-/// Appends the conversion of a register tile into a buffer of its own in shared memory, whose rows
-/// lie `pitch` elements apart, or in chunks of 16 bytes for products to read where that is 0.
-/// Returns the tile there. A value without a name gives the buffer the name `otherwise`.
-ir::ValueId move_to_shared(ir::Builder& b, ir::Function& f, ir::ValueId value,
-                           const char* otherwise, int pitch);
+/// Puts the conversion of a value to a buffer in shared memory. Returns the tile there.
+ir::ValueId convert_to(ir::Builder& b, ir::ValueId value, ir::BufferId buffer, std::string name,
+                       ir::Op convert = {.code = ir::OpCode::convert});
 
-/// Says that a scalar is the same in all threads, unless it is a source, of which that is known.
-ir::ValueId as_uniform(ir::Function& f, ir::ValueId scalar);
-
-/// Appends an op as it is, with one result, which it returns.
-ir::ValueId make(ir::Builder& b, ir::Op op, ir::TileType type);
+/// Does so into a buffer of its own, whose rows lie `pitch` elements apart, or in chunks of 16 bytes
+/// for products to read where that is 0. A value without a name gives the buffer the name `otherwise`.
+ir::ValueId move_to_shared(ir::Builder& b, ir::ValueId value, const char* otherwise, int pitch);
 
 /// Adds an op at the end of a block.
 ir::OpId append_op(ir::Function& f, ir::BlockId block, ir::Op op);
@@ -102,15 +141,28 @@ ir::ValueId add_value_like(ir::Function& f, ir::ValueId value);
 /// Adds an op, to no block, with a result like each of these values.
 ir::OpId add_op_like(ir::Function& f, ir::Op op, const std::vector<ir::ValueId>& like);
 
-/// Adds such an op to a block; returns its results.
-std::vector<ir::ValueId> append_like(ir::Function& f, ir::BlockId block, ir::Op op,
-                                     const std::vector<ir::ValueId>& like);
+/// Puts such an op; returns its results.
+std::vector<ir::ValueId> make_like(ir::Builder& b, ir::Op op, const std::vector<ir::ValueId>& like);
 
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 
 /// The yield of a loop's region.
 ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
+
+/// The op that makes a value, if it is of this code; else null.
+const ir::Op* definition_as(const ir::Function& f, ir::ValueId value, ir::OpCode code);
+
+/// Whether an op without operands makes the value.
+bool is_source(const ir::Function& f, ir::ValueId value);
+
+/// A tile times a scalar.
+struct Scaled {
+  ir::ValueId tile, factor;
+};
+
+/// Of an op that multiplies a tile by a scalar; `op` may be null.
+std::optional<Scaled> scaled_tile(const ir::Function& f, const ir::Op* op);
 
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);

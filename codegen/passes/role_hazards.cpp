@@ -87,16 +87,17 @@ class RoleHazards {
       if (stores_tile(op)) stored_.insert(buffer_of(f_, op.operands[0]));
       if (op.code != OpCode::dot) return;
       for (std::size_t k : {0, 1})
-        if (const Op* made_by = f_.definition(tile_in_shared(f_, op.operands[k]));
-            made_by && made_by->code == OpCode::convert && made_by->buffer)
+        if (const Op* made_by =
+                definition_as(f_, tile_in_shared(f_, op.operands[k]), OpCode::convert);
+            made_by && made_by->buffer)
           operands_.insert(made_by->buffer);
     });
     State state;
     state.uses.resize(f_.buffers.size());
     const BlockId body = f_[role].body;
     walk(body, state);
-    if (holds(f_, f_.body, OpCode::enter_cluster))
-      wait_for_cluster(body, f_[body].ops.size(), state);
+    Builder end(f_, body);
+    if (holds(f_, f_.body, OpCode::enter_cluster)) wait_for_cluster(end, state);
     for (const BufferId buffer : stored_)
       if (state.uses[buffer.index].handed_on > 0)
         fail(f_[role], fmt::format("ends while the copy engine reads {}", f_[buffer].name));
@@ -108,43 +109,41 @@ class RoleHazards {
   }
 
   void walk(BlockId block, State& state) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const Op op = f_[f_[block].ops[i]];
-      if (reads_given(op, state)) i += meet(block, i, OpCode::cluster_sync, state);
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+      const Op op = f_[id];
+      if (reads_given(op, state)) meet(b, OpCode::cluster_sync, state);
       switch (op.code) {
         case OpCode::convert:
           if (op.blocks > 1) {
-            i += wait_for_cluster(block, i, state);
+            wait_for_cluster(b, state);
             state.uses[op.buffer.index].given = true;
           }
           if (!op.buffer || op.blocks > 0) break;
-          i += before_change(block, i, op, op.buffer, state);
+          before_change(b, op, op.buffer, state);
           if (!asynchronous_.count(op.buffer)) {
             state.uses[op.buffer.index].by_role = true;
             break;
           }
-          i += fence_behind(block, i);
+          fence_behind(b, id);
           (operands_.count(op.buffer) ? state.uses[op.buffer.index].by_role
                                       : state.uses[op.buffer.index].by_warpgroup) = true;
           break;
         case OpCode::combine_partials:
           if (f_[op.operands[0]].layout.space != Space::shared) break;
-          i += meet_writers(block, i, buffer_of(f_, op.operands[0]), state);
+          meet_writers(b, buffer_of(f_, op.operands[0]), state);
           state.uses[buffer_of(f_, op.operands[0]).index].read = true;
           break;
-        case OpCode::clear_rows: {
-          const BufferId buffer = buffer_of(f_, op.operands[0]);
-          i += fence_behind(block, i);
-          state.uses[buffer.index].by_role = true;
+        case OpCode::clear_rows:
+          fence_behind(b, id);
+          state.uses[buffer_of(f_, op.operands[0]).index].by_role = true;
           break;
-        }
         case OpCode::store:
           if (!stores_tile(op)) break;
-          i += meet_writers(block, i, buffer_of(f_, op.operands[0]), state);
+          meet_writers(b, buffer_of(f_, op.operands[0]), state);
           hand_on(op, state);
           break;
         case OpCode::dot:
-          i += multiply(block, i, op, state);
+          multiply(b, op, state);
           break;
         case OpCode::wait_products:
           while (state.in_flight.size() > static_cast<std::size_t>(op.pending))
@@ -165,7 +164,7 @@ class RoleHazards {
           break;
         case OpCode::release:
           check_products(op, "releases", state);
-          i += before_change(block, i, op, op.buffer, state);
+          before_change(b, op, op.buffer, state);
           break;
         case OpCode::meet_warpgroup:
         case OpCode::meet_role:
@@ -181,7 +180,7 @@ class RoleHazards {
         default:
           break;
       }
-    }
+    });
   }
 
   void hand_on(const Op& store, State& state) const {
@@ -210,9 +209,8 @@ class RoleHazards {
     });
   }
 
-  std::size_t wait_for_cluster(BlockId block, std::size_t position, State& state) {
-    if (std::exchange(state.cluster_has_begun, true)) return 0;
-    return place(block, position, OpCode::cluster_wait);
+  void wait_for_cluster(Builder& b, State& state) {
+    if (!std::exchange(state.cluster_has_begun, true)) place(b, OpCode::cluster_wait);
   }
 
   /// From everything that some iteration may start from.
@@ -234,54 +232,51 @@ class RoleHazards {
     for (const BlockId region : Regions(op)) {
       State inside = before;
       walk(region, inside);
+      Builder end(f_, region, f_[region].ops.size() - 1);
       for (std::size_t b = 0; b < inside.uses.size(); ++b) {
         const Use &now = inside.uses[b], &then = before.uses[b];
         if ((now.by_role && !then.by_role) || (now.by_warpgroup && !then.by_warpgroup))
-          meet_writers(region, f_[region].ops.size() - 1, BufferId(b), inside);
+          meet_writers(end, BufferId(b), inside);
       }
       state.join(inside);
     }
   }
 
-  std::size_t multiply(BlockId block, std::size_t position, const Op& op, State& state) {
-    std::size_t placed = 0;
+  void multiply(Builder& b, const Op& op, State& state) {
     std::set<BufferId> read;
     for (std::size_t k : {0, 1}) {
       if (f_[op.operands[k]].layout.space != Space::shared) continue;
       read.insert(buffer_of(f_, op.operands[k]));
-      placed += meet_writers(block, position, buffer_of(f_, op.operands[k]), state);
+      meet_writers(b, buffer_of(f_, op.operands[k]), state);
     }
     for (const BufferId buffer : read)
       if (operands_.count(buffer)) state.uses[buffer.index].multiplied = true;
     if (op.issued) state.in_flight.push_back(std::move(read));
-    return placed;
   }
 
   /// In front of what changes a buffer: the engine has read all that lies there.
-  std::size_t before_change(BlockId block, std::size_t position, const Op& op, BufferId buffer,
-                            State& state) {
+  void before_change(Builder& b, const Op& op, BufferId buffer, State& state) {
     // A conversion into the next of several slots leaves the others to the engine.
     const int others = op.code == OpCode::convert ? f_[buffer].stages - 1 : 0;
     if (any(buffer, state, [&](const Use& use) { return use.handed_on > others; }))
       fail(op, fmt::format("changes {}, which the copy engine reads", f_[buffer].name));
     if (operands_.count(buffer)) check_products(op, "changes", state);
     if (any(buffer, state, [](const Use& use) { return use.multiplied || use.read; }))
-      return meet(block, position, OpCode::meet_role, state);
-    if (!any(buffer, state, [](const Use& use) { return use.drained; })) return 0;
-    return meet(block, position, OpCode::meet_warpgroup, state);
+      meet(b, OpCode::meet_role, state);
+    else if (any(buffer, state, [](const Use& use) { return use.drained; }))
+      meet(b, OpCode::meet_warpgroup, state);
   }
 
-  std::size_t meet_writers(BlockId block, std::size_t position, BufferId buffer, State& state) {
+  void meet_writers(Builder& b, BufferId buffer, State& state) {
     if (any(buffer, state, [](const Use& use) { return use.by_role; }))
-      return meet(block, position, OpCode::meet_role, state);
-    if (any(buffer, state, [](const Use& use) { return use.by_warpgroup; }))
-      return meet(block, position, OpCode::meet_warpgroup, state);
-    return 0;
+      meet(b, OpCode::meet_role, state);
+    else if (any(buffer, state, [](const Use& use) { return use.by_warpgroup; }))
+      meet(b, OpCode::meet_warpgroup, state);
   }
 
-  std::size_t meet(BlockId block, std::size_t position, OpCode code, State& state) {
+  void meet(Builder& b, OpCode code, State& state) {
     met(code, state);
-    return place(block, position, code);
+    place(b, code);
   }
 
   void met(OpCode code, State& state) const {
@@ -300,14 +295,13 @@ class RoleHazards {
     }
   }
 
-  std::size_t fence_behind(BlockId block, std::size_t position) {
-    return place(block, position + 1, OpCode::fence_async);
+  void fence_behind(Builder& b, OpId id) {
+    b.go_behind(id);
+    place(b, OpCode::fence_async);
   }
 
-  std::size_t place(BlockId block, std::size_t position, OpCode code) {
-    if (!places_) return 0;
-    return insert_before(f_, block, position, {},
-                         [&](Builder& b) { b.append({.code = code}, {}); });
+  void place(Builder& b, OpCode code) const {
+    if (places_) b.append({.code = code}, {});
   }
 
   void check_products(const Op& op, const char* does, const State& state) const {

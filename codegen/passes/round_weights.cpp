@@ -31,15 +31,14 @@ class WeightRounding {
   explicit WeightRounding(Function& f) : f_(f) {}
 
   void run() {
-    for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
-      const OpId loop = f_[f_.body].ops[at];
+    for (OpId loop : std::vector(f_[f_.body].ops)) {
       if (f_[loop].code != OpCode::loop || !hides_weights(loop)) continue;
       const std::size_t count = f_[loop].results.size();
       for (std::size_t i = 0; i < count; ++i) {
         const std::optional<Sum> sum = find_sum(f_[loop], i);
         if (!sum) continue;
         if (reaches_f32_output(f_, f_[loop].results[i]))
-          at += sum_apart(at, i, *sum);
+          sum_apart(loop, i, *sum);
         else
           replace(loop, i, *sum);
       }
@@ -82,17 +81,16 @@ class WeightRounding {
         uses[carried.index] != 1)
       return std::nullopt;
     const ValueId total = carries->added;
-    const Op* reduction = f_.definition(total);
-    if (!reduction || reduction->code != OpCode::reduce_sum || uses[total.index] != 1)
-      return std::nullopt;
+    const Op* reduction = definition_as(f_, total, OpCode::reduce_sum);
+    if (!reduction || uses[total.index] != 1) return std::nullopt;
     const Op* exponential = f_.definition(reduction->operands[0]);
     if (!exponential || (exponential->code != OpCode::exp2 && exponential->code != OpCode::exp))
       return std::nullopt;
     for (OpId id : f_[loop.body].ops) {
       const Op& dot = f_[id];
       if (dot.code != OpCode::dot || dot.operands.size() != 3) continue;
-      const Op* cast = f_.definition(dot.operands[0]);
-      if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
+      const Op* cast = definition_as(f_, dot.operands[0], OpCode::cast);
+      if (cast && cast->operands[0] == reduction->operands[0] &&
           std::ranges::count(f_[loop.body].arguments, dot.operands[2]))
         return Sum{total, reduction->operands[0], reduction->axis, f_[cast->results[0]].type.dtype};
     }
@@ -106,21 +104,16 @@ class WeightRounding {
   /// `otherwise`, but `full` on tiles that are known to hide nothing.
   ValueId where_hidden(Builder& b, OpId loop, ValueId full, ValueId otherwise) const {
     const ValueId guard = guard_of_masks(loop);
-    return guard ? b.elementwise(OpCode::where, {guard, full, otherwise}) : otherwise;
-  }
-
-  std::size_t behind(BlockId body, ValueId value) const {
-    return position_of(f_, body, f_[value].definition) + 1;
+    return guard ? b.where(guard, full, otherwise) : otherwise;
   }
 
   void replace(OpId loop, std::size_t i, const Sum& sum) {
     const BlockId body = f_[loop].body;
     const OpId next = f_[yield_of(f_, f_[loop]).operands[i]].definition;
-    insert_before(f_, body, behind(body, sum.total), f_[next].where, [&](Builder& b) {
-      const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
-      const ValueId chosen = where_hidden(b, loop, sum.total, as_taken);
-      std::ranges::replace(f_[next].operands, sum.total, chosen);
-    });
+    Builder b = behind(f_, body, f_[sum.total].definition);
+    const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
+    const ValueId chosen = where_hidden(b, loop, sum.total, as_taken);
+    std::ranges::replace(f_[next].operands, sum.total, chosen);
   }
 
   /// What divides by a sum without deciding what an f32 output holds.
@@ -135,31 +128,20 @@ class WeightRounding {
     return found;
   }
 
-  /// Returns how many ops were put in front of the loop.
-  std::size_t sum_apart(std::size_t position, std::size_t i, const Sum& sum) {
-    const OpId loop = f_[f_.body].ops[position];
+  void sum_apart(OpId loop, std::size_t i, const Sum& sum) {
     const ValueId exact = f_[loop].results[i];
     const std::vector<OpId> divisions = divisions_by(exact);
-    if (divisions.empty()) return 0;
+    if (divisions.empty()) return;
     const TileType type = f_[exact].type;
-    const Location where = f_[loop].where;
-    ValueId zero, next;
-    const std::size_t before = insert_before(f_, f_.body, position, where, [&](Builder& b) {
-      zero = b.constant(0, type.dtype, type.axes);
-    });
+    const ValueId zero = before(f_, f_.body, loop).constant(0, type.dtype, type.axes);
     const ValueId carried = add_carried(f_, loop, zero, "rounding");
-    const BlockId body = f_[loop].body;
-    insert_before(f_, body, behind(body, sum.total), where, [&](Builder& b) {
-      const ValueId added =
-          b.reduce(OpCode::reduce_sum, b.sub(rounded(b, sum), sum.weights), sum.axis);
-      next = b.add(carried, where_hidden(b, loop, zero, added));
-    });
+    Builder inside = behind(f_, f_[loop].body, f_[sum.total].definition);
+    const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
+    const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
+    const ValueId next = inside.add(carried, where_hidden(inside, loop, zero, added));
     yield_of(f_, f_[loop]).operands.push_back(next);
-    insert_before(f_, f_.body, position + before + 1, where, [&](Builder& b) {
-      const ValueId as_taken = b.add(exact, f_[loop].results.back());
-      for (OpId id : divisions) std::ranges::replace(f_[id].operands, exact, as_taken);
-    });
-    return before;
+    const ValueId as_taken = behind(f_, f_.body, loop).add(exact, f_[loop].results.back());
+    for (OpId id : divisions) std::ranges::replace(f_[id].operands, exact, as_taken);
   }
 
   Function& f_;

@@ -17,7 +17,6 @@
 // With the dynamic scheduler the producer takes a tile's number from the counter once it has issued
 // all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
 // is there before they need it, and one more while they compute that tile.
-#include <algorithm>
 #include <bit>
 #include <utility>
 #include <vector>
@@ -69,23 +68,17 @@ class TileScheduling {
 
   void walk_positions(AxisId axis) {
     f_[axis].tile = schedule_.positions_per_block;
-    std::vector<ValueId> bounds;  // for all roles
-    insert_before(f_, f_.body, 0, {}, [&](Builder& b) {
-      const ValueId begin = b.tile_begin(axis);
-      const ValueId behind = uniform(b.add(begin, number(b, f_[axis].tile)));
-      const ValueId end = binary(b, OpCode::min, behind, b.extent(axis));
-      bounds = {begin, named(end, f_[axis].name + "_end")};
-    });
-    for (OpId role : roles_of(f_)) {
-      Builder around(f_, work_of(f_, f_[role]));
-      const std::vector<OpId> work = take_work(around.block());
-      const BlockId region = open_loop(around, TileScheduler::consecutive, bounds, f_[axis].name);
-      Builder inside(f_, region);
-      go_to(inside, axis, f_[region].arguments[0]);
-      f_[region].ops.insert(f_[region].ops.end(), work.begin(), work.end());
-      inside.append({.code = OpCode::yield}, {});
-      end_region(around, role);
-    }
+    Builder front(f_, f_.body, 0);
+    const ValueId begin = front.tile_begin(axis);
+    const ValueId behind = front.add(begin, front.integer(f_[axis].tile));
+    const ValueId end = named(front.min(behind, front.extent(axis)), f_[axis].name + "_end");
+    for (OpId role : roles_of(f_))
+      put_loop_around(role, [&](Builder&) -> TileLoop {
+        return {TileScheduler::consecutive,
+                {begin, end},
+                f_[axis].name,
+                [&](Builder& b, ValueId position) { go_to(b, axis, position); }};
+      });
   }
 
   void share_out_tiles() {
@@ -99,24 +92,21 @@ class TileScheduling {
     }
     for (OpId role : roles_of(f_)) {
       const bool fills = holds(f_, f_[role].body, OpCode::issue);
-      Builder around(f_, work_of(f_, f_[role]));
-      const std::vector<OpId> work = take_work(around.block());
-      const ValueId count = named(count_of_all(around, f_.grid), "block_count");
-      const Group group = grouped ? plan_group(around) : Group{};
-      const BlockId region =
-          open_loop(around, is_dynamic() ? TileScheduler::dynamic : TileScheduler::serpentine,
-                    {count}, "tile");
-      Builder inside(f_, region);
-      const ValueId tile = f_[region].arguments[0];
-      if (grouped)
-        go_to_tile_of_group(inside, tile, group);
-      else
-        go_to_each(inside, tile, f_.grid);
-      f_[region].ops.insert(f_[region].ops.end(), work.begin(), work.end());
-      std::vector<ValueId> next;
-      if (is_dynamic()) next = {next_tile(inside, fills, tile, count, numbers)};
-      inside.append({.code = OpCode::yield, .operands = next}, {});
-      end_region(around, role);
+      put_loop_around(role, [&](Builder& around) -> TileLoop {
+        const ValueId count = named(count_of_all(around, f_.grid), "block_count");
+        const Group group = grouped ? plan_group(around) : Group{};
+        const auto enter = [this, grouped, group](Builder& b, ValueId tile) {
+          if (grouped)
+            go_to_tile_of_group(b, tile, group);
+          else
+            go_to_each(b, tile, f_.grid);
+        };
+        if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
+        const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
+          return next_tile(b, fills, tile, count, numbers);
+        };
+        return {TileScheduler::dynamic, {count}, "tile", enter, next};
+      });
     }
   }
 
@@ -124,35 +114,44 @@ class TileScheduling {
     return schedule_.tile_scheduler == PersistentScheduler::dynamic;
   }
 
-  /// The ops of a role's work, which goes into a loop, without the yield of a region around them.
-  std::vector<OpId> take_work(BlockId block) {
-    std::vector<OpId> work = std::exchange(f_[block].ops, {});
-    if (!work.empty() && f_[work.back()].code == OpCode::yield) work.pop_back();
-    return work;
-  }
-  void end_region(Builder& around, OpId role) const {
-    if (around.block() != f_[role].body) around.append({.code = OpCode::yield}, {});
-  }
+  struct TileLoop {
+    TileScheduler scheduler;
+    std::vector<ValueId> bounds;
+    std::string name;  ///< of a tile's number
+    /// Has the block be at a tile.
+    std::function<void(Builder&, ValueId)> enter;
+    /// The number behind that of a tile, if the region yields it.
+    std::function<ValueId(Builder&, ValueId)> next = {};
+  };
 
-  /// Returns the region, which takes the number of a tile and is empty.
-  BlockId open_loop(Builder& b, TileScheduler scheduler, const std::vector<ValueId>& bounds,
-                    const std::string& name) {
-    const BlockId region = f_.add_block();
-    f_[f_.add_argument(region, scalar, name)].layout.space = Space::uniform;
-    b.append({.code = OpCode::tile_loop,
-              .operands = bounds,
-              .body = region,
-              .bounds = static_cast<int>(bounds.size()),
-              .scheduler = scheduler},
-             {});
-    return region;
+  /// Puts all that a role does into a loop, in front of which `plan` builds what it needs.
+  void put_loop_around(OpId role, const std::function<TileLoop(Builder&)>& plan) {
+    Builder around(f_, work_of(f_, f_[role]));
+    std::vector<OpId> work = std::exchange(f_[around.block()].ops, {});
+    const bool ends_region = around.block() != f_[role].body;
+    if (ends_region) work.pop_back();
+    const TileLoop loop = plan(around);
+    Builder inside(f_, f_.add_block());
+    const ValueId tile = f_.add_argument(inside.block(), scalar, loop.name);
+    around.append({.code = OpCode::tile_loop,
+                   .operands = loop.bounds,
+                   .body = inside.block(),
+                   .bounds = static_cast<int>(loop.bounds.size()),
+                   .scheduler = loop.scheduler},
+                  {});
+    loop.enter(inside, tile);
+    for (OpId id : work) inside.place(id);
+    Op yield{.code = OpCode::yield};
+    if (loop.next) yield.operands = {loop.next(inside, tile)};
+    inside.append(std::move(yield), {});
+    if (ends_region) around.append({.code = OpCode::yield}, {});
   }
 
   /// The role that fills rings draws the number and hands it on, the others get it.
   ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
     Op get{.code = OpCode::wait, .buffer = numbers};
     Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
-    const ValueId next = named(uniform(make(b, draws ? claim : get, scalar)), "next_tile");
+    const ValueId next = named(b.make(draws ? claim : get, scalar), "next_tile");
     if (draws) {
       b.append({.code = OpCode::acquire, .buffer = numbers}, {});
       b.append({.code = OpCode::issue, .operands = {next}, .buffer = numbers}, {});
@@ -184,7 +183,7 @@ class TileScheduling {
   }
 
   ValueId from_last(Builder& b, ValueId at, AxisId axis) {
-    return binary(b, OpCode::sub, binary(b, OpCode::sub, count(b, axis), number(b, 1)), at);
+    return b.sub(b.sub(count(b, axis), b.integer(1)), at);
   }
 
   Group plan_group(Builder& b) {
@@ -194,44 +193,42 @@ class TileScheduling {
     const int apart = schedule_.outer_stages == 1 ? 2 : 1;
     ValueId bytes;
     for (const auto& [axis, each] : looped_) {
-      const ValueId length = binary(b, OpCode::max, number(b, 1), b.extent(axis));
-      const ValueId all = binary(b, OpCode::mul, length, number(b, each * apart));
-      bytes = bytes ? binary(b, OpCode::add, bytes, all) : all;
+      const ValueId length = b.max(b.integer(1), b.extent(axis));
+      const ValueId all = b.mul(length, b.integer(each * apart));
+      bytes = bytes ? b.add(bytes, all) : all;
     }
     Group group;
     group.positions = named(count_of_all(b, positions_), "positions");
     const ValueId fit =
-        bytes ? binary(b, OpCode::quotient, number(b, budget), bytes) : group.positions;
-    group.size =
-        named(binary(b, OpCode::max, number(b, 1), binary(b, OpCode::min, group.positions, fit)),
-              "group");
-    group.tiles = named(binary(b, OpCode::mul, group.size, count_of_all(b, tiled_)), "group_tiles");
+        bytes ? b.elementwise(OpCode::quotient, {b.integer(budget), bytes}) : group.positions;
+    group.size = named(b.max(b.integer(1), b.min(group.positions, fit)), "group");
+    group.tiles = named(b.mul(group.size, count_of_all(b, tiled_)), "group_tiles");
     return group;
   }
 
   void go_to_tile_of_group(Builder& b, ValueId tile, const Group& group) {
     const ValueId group_of_tile = divide(b, tile, group.tiles).quotient;
-    const ValueId first =
-        named(binary(b, OpCode::mul, group_of_tile, group.size), "first_position");
-    const ValueId left = binary(b, OpCode::sub, group.positions, first);
-    const ValueId here = named(binary(b, OpCode::min, group.size, left), "positions_here");
-    const ValueId which = named(binary(b, OpCode::quotient, first, group.size), "which_group");
-    const ValueId before = binary(b, OpCode::mul, which, group.tiles);
-    const ValueId in_group = named(binary(b, OpCode::sub, tile, before), "tile_of_group");
+    const ValueId first = named(b.mul(group_of_tile, group.size), "first_position");
+    const ValueId left = b.sub(group.positions, first);
+    const ValueId here = named(b.min(group.size, left), "positions_here");
+    const ValueId which =
+        named(b.elementwise(OpCode::quotient, {first, group.size}), "which_group");
+    const ValueId before = b.mul(which, group.tiles);
+    const ValueId in_group = named(b.sub(tile, before), "tile_of_group");
     const Division division = divide(b, in_group, here);
     const ValueId row = division.quotient;
-    const ValueId position = binary(b, OpCode::add, first, division.rest);
+    const ValueId position = b.add(first, division.rest);
     // In waves odd groups run backwards: where one ends with short tiles the next begins with such.
-    const ValueId odd = binary(b, OpCode::mod, which, number(b, 2));
-    ValueId backwards = binary(b, OpCode::ne, odd, number(b, 0));
+    const ValueId odd = b.elementwise(OpCode::mod, {which, b.integer(2)});
+    ValueId backwards = b.elementwise(OpCode::ne, {odd, b.integer(0)});
     if (is_dynamic()) {
-      const ValueId counter = make(b, {.code = OpCode::has_counter}, {DType::i1, {}});
-      const ValueId in_waves = uniform(b.elementwise(OpCode::logical_not, {counter}));
-      backwards = binary(b, OpCode::logical_and, in_waves, backwards);
+      const ValueId counter = b.make({.code = OpCode::has_counter}, {DType::i1, {}});
+      const ValueId in_waves = b.elementwise(OpCode::logical_not, {counter});
+      backwards = b.elementwise(OpCode::logical_and, {in_waves, backwards});
     }
-    const ValueId last = binary(b, OpCode::sub, count_of_all(b, tiled_), number(b, 1));
-    const ValueId from_end = binary(b, OpCode::sub, last, row);
-    const ValueId place = uniform(b.elementwise(OpCode::where, {backwards, from_end, row}));
+    const ValueId last = b.sub(count_of_all(b, tiled_), b.integer(1));
+    const ValueId from_end = b.sub(last, row);
+    const ValueId place = b.where(backwards, from_end, row);
     go_to_each(b, named(position, "position"), positions_);
     go_to_each(b, named(place, "row_of_group"), tiled_);
   }
@@ -249,17 +246,6 @@ class TileScheduling {
 
   // Values, which are the same in all threads.
 
-  static ValueId number(Builder& b, int value) { return b.constant(value, DType::i32); }
-
-  ValueId binary(Builder& b, OpCode code, ValueId left, ValueId right) {
-    return uniform(b.elementwise(code, {left, right}));
-  }
-
-  ValueId uniform(ValueId value) {
-    f_[value].layout.space = Space::uniform;
-    return value;
-  }
-
   ValueId named(ValueId value, const std::string& name) {
     const Op* made_by = f_.definition(value);
     const bool source = made_by && kind_of(made_by->code) == OpKind::source;
@@ -274,7 +260,7 @@ class TileScheduling {
   Division divide(Builder& b, ValueId left, ValueId right) {
     const OpId made =
         b.append({.code = OpCode::divide, .operands = {left, right}}, {scalar, scalar});
-    return {uniform(f_[made].results[0]), uniform(f_[made].results[1])};
+    return {f_[made].results[0], f_[made].results[1]};
   }
 
   /// How many blocks lie along an axis.
@@ -284,9 +270,8 @@ class TileScheduling {
 
   ValueId count_of_all(Builder& b, const std::vector<AxisId>& axes) {
     ValueId all;
-    for (AxisId axis : axes)
-      all = all ? binary(b, OpCode::mul, all, count(b, axis)) : count(b, axis);
-    return all ? all : number(b, 1);
+    for (AxisId axis : axes) all = all ? b.mul(all, count(b, axis)) : count(b, axis);
+    return all ? all : b.integer(1);
   }
 
   Function& f_;

@@ -9,6 +9,7 @@
 // An accumulator that a loop carries from product to product is not converted. A computed third
 // operand, as in out * decay + p v, is added behind the product instead, so that its tile is
 // converted once and not twice.
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/passes.h"
@@ -24,22 +25,19 @@ class LayoutSeparator {
   explicit LayoutSeparator(Function& f) : f_(f) {}
 
   void run() {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const BlockId block(b);
-      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-        if (f_[f_[block].ops[i]].code != OpCode::dot) continue;
-        split_sum(block, i);
-        for (std::size_t k : {0, 1}) i += stage_operand(block, i, k);
-      }
-    }
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const BlockId block(b);
-      for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-        const Op op = f_[f_[block].ops[i]];
-        for (ValueId result : op.results)
-          if (stays_in_sums(result)) i += convert_for_others(block, i + 1, result, op.where);
-      }
-    }
+    for (std::size_t block = 0; block < f_.blocks.size(); ++block)
+      rewrite_ops(f_, BlockId(block), [&](Builder& b, OpId id) {
+        if (f_[id].code != OpCode::dot) return;
+        for (std::size_t k : {0, 1}) stage_operand(b, id, k);
+        b.go_behind(id);
+        split_sum(b, id);
+      });
+    for (std::size_t block = 0; block < f_.blocks.size(); ++block)
+      rewrite_ops(f_, BlockId(block), [&](Builder& b, OpId id) {
+        b.go_behind(id);
+        for (ValueId result : std::vector(f_[id].results))
+          if (stays_in_sums(result)) convert_for_others(b, result);
+      });
   }
 
  private:
@@ -90,59 +88,41 @@ class LayoutSeparator {
     });
   }
 
-  void split_sum(BlockId block, std::size_t position) {
-    const OpId id = f_[block].ops[position];
+  void split_sum(Builder& b, OpId id) {
     if (f_[id].operands.size() != 3 || can_start_sum(f_[id].operands[2])) return;
     const ValueId sum = f_[id].results[0], start = f_[id].operands[2];
     f_[id].operands.pop_back();
     // The sum keeps its name; what the product alone is gets a new value.
     const ValueId product = replace_result(f_, id, "product");
-    insert_before(f_, block, position + 1, f_[id].where,
-                  [&](Builder& b) { take_place(f_, sum, b.add(start, product)); });
+    take_place(f_, sum, b.add(start, product));
   }
 
   /// A computed operand goes to shared memory in front of the product.
-  std::size_t stage_operand(BlockId block, std::size_t position, std::size_t k) {
-    const OpId id = f_[block].ops[position];
-    ValueId source = f_[id].operands[k];
-    bool transposed = false;
-    const Op* made_by = f_.definition(source);
-    for (; made_by && made_by->code == OpCode::transpose; made_by = f_.definition(source)) {
-      source = made_by->operands[0];
-      transposed = !transposed;
-    }
-    if (made_by && made_by->code == OpCode::load) return 0;
-    const TileType type = f_[source].type;
-    const int pitch = instruction_of(f_[id]).pitch(f_[type.axes[1]].tile);
-    return insert_before(f_, block, position, f_[id].where, [&](Builder& b) {
-      ValueId shared = move_to_shared(b, f_, source, "operand", pitch);
-      if (transposed) {
-        shared = b.transpose(shared);
-        f_[shared].layout.space = Space::shared;
-      }
-      f_[id].operands[k] = shared;
-    });
+  void stage_operand(Builder& b, OpId id, std::size_t k) {
+    const OperandRoot root = operand_root(f_, f_[id].operands[k]);
+    if (definition_as(f_, root.value, OpCode::load)) return;
+    const int pitch = instruction_of(f_[id]).pitch(f_[f_[root.value].type.axes[1]].tile);
+    ValueId shared = move_to_shared(b, root.value, "operand", pitch);
+    if (root.transposed) shared = b.transpose(shared);
+    f_[id].operands[k] = shared;
   }
 
   /// Everything but products' sums and the loops that carry them reads a conversion.
-  std::size_t convert_for_others(BlockId block, std::size_t position, ValueId value,
-                                 const Location& where) {
+  void convert_for_others(Builder& b, ValueId value) {
     std::vector<std::pair<OpId, std::size_t>> readers;
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b)
-      for (OpId id : f_.blocks[b].ops) {
+    for (std::size_t block = 0; block < f_.blocks.size(); ++block)
+      for (OpId id : f_.blocks[block].ops) {
         const Op& op = f_[id];
         for (std::size_t k = 0; k < op.operands.size(); ++k)
-          if (op.operands[k] == value && !takes_sum(op, BlockId(b), k)) readers.emplace_back(id, k);
+          if (op.operands[k] == value && !takes_sum(op, BlockId(block), k))
+            readers.emplace_back(id, k);
       }
-    if (readers.empty()) return 0;
-    return insert_before(f_, block, position, where, [&](Builder& b) {
-      const TileType type = f_[value].type;
-      const ValueId shared =
-          move_to_shared(b, f_, value, "product", shared_pitch(f_[type.axes[1]].tile));
-      const ValueId rows = make(b, {.code = OpCode::convert, .operands = {shared}}, type);
-      f_[rows].name = f_[value].name;
-      for (const auto& [id, k] : readers) f_[id].operands[k] = rows;
-    });
+    if (readers.empty()) return;
+    const TileType type = f_[value].type;
+    const ValueId shared = move_to_shared(b, value, "product", shared_pitch(f_[type.axes[1]].tile));
+    const ValueId rows = b.make({.code = OpCode::convert, .operands = {shared}}, type);
+    f_[rows].name = f_[value].name;
+    for (const auto& [id, k] : readers) f_[id].operands[k] = rows;
   }
 
   [[nodiscard]] bool takes_sum(const Op& op, BlockId block, std::size_t k) const {

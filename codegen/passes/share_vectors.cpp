@@ -31,8 +31,7 @@ bool is_repeated(const Value& vector, const AxisLayout& shared_out) {
 }
 
 void share_loads(Function& f, BlockId block) {
-  const bool multiplies =
-      std::ranges::any_of(f[block].ops, [&](OpId id) { return f[id].code == OpCode::dot; });
+  const bool multiplies = std::ranges::any_of(f[block].ops, has_code(f, OpCode::dot));
   for (OpId id : std::vector(f[block].ops)) {
     if (f[id].code == OpCode::loop) share_loads(f, f[id].body);
     if (block == f.body || !multiplies || f[id].code != OpCode::load) continue;
@@ -45,17 +44,10 @@ void share_loads(Function& f, BlockId block) {
     if (!is_repeated(f[vector], shared_out)) continue;
     const std::vector<OpId> readers = readers_of(f, block, vector);
     if (readers.empty()) continue;
-    const ValueId share = f.add_value(f[vector].type, f[vector].name);
+    const ValueId share = replace_result(f, id, f[vector].name);
     f[share].layout = {Space::registers, {shared_out}};
-    f[share].definition = id;
-    f[id].results = {share};
-    Op convert{.code = OpCode::convert, .operands = {share}, .where = f[id].where};
-    convert.results = {vector};
-    const OpId made(f.ops.size());
-    f[vector].definition = made;
-    f.ops.push_back(std::move(convert));
-    auto& ops = f[block].ops;
-    ops.insert(std::ranges::find(ops, readers.front()), made);
+    Builder b = before(f, block, readers.front());
+    take_place(f, vector, b.make({.code = OpCode::convert, .operands = {share}}, f[share].type));
   }
 }
 

@@ -38,12 +38,15 @@ void inherit_name(Function& f, ValueId to, ValueId from) {
   if (f[to].name.empty() && !f[to].type.is_scalar()) f[to].name = f[from].name;
 }
 
-/// x * k with k > 0 the same everywhere: the operand index of x, if the op is one.
-std::optional<int> positive_scaling(const Function& f, const Op* op) {
+/// x * k with k > 0 the same everywhere, if the op is one.
+struct PositiveScaling {
+  ValueId value, scale;
+};
+std::optional<PositiveScaling> positive_scaling(const Function& f, const Op* op) {
   if (!op || op->code != OpCode::mul) return std::nullopt;
-  for (int x : {0, 1}) {
-    const ValueId k = op->operands[static_cast<std::size_t>(1 - x)];
-    if (f[k].type.is_scalar() && is_positive(f, k)) return x;
+  for (std::size_t x : {0, 1}) {
+    const ValueId k = op->operands[1 - x];
+    if (f[k].type.is_scalar() && is_positive(f, k)) return PositiveScaling{op->operands[x], k};
   }
   return std::nullopt;
 }
@@ -126,49 +129,34 @@ bool fits_in_f32(double number) {
 // (x k) l is x (k l) for scalars k and l, whose product is taken once a block. Two numbers may have
 // none that an f32 holds, as a large cap and what makes powers of two of it.
 ValueId gather_scalings(Site& s) {
-  if (s.op.code != OpCode::mul || s.f[s.op.results[0]].type.is_scalar()) return {};
   if (s.f[s.op.results[0]].type.dtype != DType::f32) return {};
-  for (std::size_t i : {0, 1}) {
-    const ValueId l = s.op.operands[1 - i];
-    const Op* inner = s.operand(i);
-    if (!s.f[l].type.is_scalar() || !inner || inner->code != OpCode::mul || !s.once(i)) continue;
-    for (std::size_t n : {0, 1}) {
-      const ValueId k = inner->operands[n], x = inner->operands[1 - n];
-      if (!s.f[k].type.is_scalar() || s.f[x].type.is_scalar()) continue;
-      const double *number = constant_of(s.f, k), *factor = constant_of(s.f, l);
-      if (number && factor && !fits_in_f32(*number * *factor)) continue;
-      return s.b.mul(x, s.b.mul(k, l));
-    }
-  }
-  return {};
+  const auto outer = scaled_tile(s.f, &s.op);
+  const auto inner = outer ? scaled_tile(s.f, s.f.definition(outer->tile)) : std::nullopt;
+  if (!inner || s.uses[outer->tile.index] != 1) return {};
+  const double *k = constant_of(s.f, inner->factor), *l = constant_of(s.f, outer->factor);
+  if (k && l && !fits_in_f32(*k * *l)) return {};
+  return s.b.mul(inner->tile, s.b.mul(inner->factor, outer->factor));
 }
 
 // where(c, x k, e) with k > 0 and e infinite is where(c, x, e) k: the mask acts on unscaled scores.
 ValueId scale_after_mask(Site& s) {
   if (s.op.code != OpCode::where || !s.once(1)) return {};
-  const Op* scaled = s.operand(1);
+  const auto scaled = positive_scaling(s.f, s.operand(1));
   const double* other = s.number(2);
-  const auto x = positive_scaling(s.f, scaled);
-  if (!x || !other || !std::isinf(*other)) return {};
-  const ValueId value = scaled->operands[static_cast<std::size_t>(*x)];
-  const ValueId scale = scaled->operands[static_cast<std::size_t>(1 - *x)];
-  const ValueId masked =
-      s.b.elementwise(OpCode::where, {s.op.operands[0], value, s.op.operands[2]});
-  inherit_name(s.f, value, s.op.operands[1]);
+  if (!scaled || !other || !std::isinf(*other)) return {};
+  const ValueId masked = s.b.where(s.op.operands[0], scaled->value, s.op.operands[2]);
+  inherit_name(s.f, scaled->value, s.op.operands[1]);
   inherit_name(s.f, masked, s.op.results[0]);
-  return s.b.mul(masked, scale);
+  return s.b.mul(masked, scaled->scale);
 }
 
 // max(x k) with k > 0 is max(x) k: one product a row instead of one an element.
 ValueId scale_after_maximum(Site& s) {
   if (s.op.code != OpCode::reduce_max && s.op.code != OpCode::reduce_min) return {};
-  const Op* scaled = s.operand(0);
-  const auto x = positive_scaling(s.f, scaled);
-  if (!x) return {};
-  const ValueId value = scaled->operands[static_cast<std::size_t>(*x)];
-  const ValueId scale = scaled->operands[static_cast<std::size_t>(1 - *x)];
-  inherit_name(s.f, value, s.op.operands[0]);
-  return s.b.mul(s.b.reduce(s.op.code, value, s.op.axis), scale);
+  const auto scaled = positive_scaling(s.f, s.operand(0));
+  if (!scaled) return {};
+  inherit_name(s.f, scaled->value, s.op.operands[0]);
+  return s.b.mul(s.b.reduce(s.op.code, scaled->value, s.op.axis), scaled->scale);
 }
 
 // x + dot(a, b) accumulates in the product.
@@ -194,7 +182,7 @@ ValueId fuse_multiply_add(Site& s) {
     if (s.f[s.op.operands[i]].type != s.f[s.op.results[0]].type) continue;
     const ValueId a = product->operands[0], b = product->operands[1];
     ValueId c = s.op.operands[1 - i];
-    if (s.op.code == OpCode::sub) c = s.b.elementwise(OpCode::neg, {c});
+    if (s.op.code == OpCode::sub) c = s.b.neg(c);
     return s.b.elementwise(OpCode::fma, {a, b, c});
   }
   return {};
@@ -212,11 +200,9 @@ bool apply_rules(Function& f, BlockId block) {
     for (Rule rule : rules) {
       const std::vector<int> uses = count_uses_without_probes(f);
       const Op op = f[id];  // a copy: the builder may move the arena
-      ValueId replacement;
-      insert_before(f, block, i, op.where, [&](Builder& b) {
-        Site site{f, b, op, uses};
-        replacement = rule(site);
-      });
+      Builder b(f, block, i);
+      Site site{f, b, op, uses};
+      const ValueId replacement = rule(site);
       if (!replacement) continue;
       inherit_name(f, replacement, op.results[0]);
       replace_uses(f, op.results[0], replacement);

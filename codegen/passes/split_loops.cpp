@@ -22,7 +22,6 @@
 // A sum that does not start at zero starts at its value in the first block alone.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -71,8 +70,8 @@ class LoopSplit {
   /// The position of the program's only loop, behind which no product follows.
   [[nodiscard]] std::size_t find_loop() const {
     const auto& ops = f_[f_.body].ops;
-    const auto is_loop = [&](OpId id) { return f_[id].code == OpCode::loop; };
-    const auto found = std::find_if(ops.begin(), ops.end(), is_loop);
+    const auto is_loop = has_code(f_, OpCode::loop);
+    const auto found = std::ranges::find_if(ops, is_loop);
     if (found == ops.end()) refuse("it has no loop to split", {});
     for (auto behind = found + 1; behind != ops.end(); ++behind)
       if (is_loop(*behind) || f_[*behind].code == OpCode::dot)
@@ -81,13 +80,8 @@ class LoopSplit {
     return static_cast<std::size_t>(found - ops.begin());
   }
 
-  template <class Build>
-  void insert(std::size_t position, const Build& build) {
-    insert_before(f_, f_.body, position, f_[loop_].where, build);
-  }
-
   ValueId rank(Builder& b) const {
-    return make(b, {.code = OpCode::cluster_rank, .blocks = blocks_}, {DType::i32, {}});
+    return b.make({.code = OpCode::cluster_rank, .blocks = blocks_}, {DType::i32, {}});
   }
 
   /// Otherwise every block would add the initial value of a sum.
@@ -96,12 +90,10 @@ class LoopSplit {
       const std::size_t operand = static_cast<std::size_t>(f_[loop_].bounds) + i;
       const ValueId start = f_[loop_].operands[operand];
       if (carried[i]->is_extreme() || is_number(f_, start, 0)) continue;
-      insert(position_of(f_, f_.body, loop_), [&](Builder& b) {
-        const ValueId first = b.elementwise(OpCode::eq, {rank(b), b.constant(0, DType::i32)});
-        const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
-        const ValueId mine = b.elementwise(OpCode::where, {first, start, zero});
-        f_[loop_].operands[operand] = mine;
-      });
+      Builder b = before(f_, f_.body, loop_);
+      const ValueId first = b.elementwise(OpCode::eq, {rank(b), b.integer(0)});
+      const ValueId zero = b.constant(0, f_[start].type.dtype, f_[start].type.axes);
+      f_[loop_].operands[operand] = b.where(first, start, zero);
     }
   }
 
@@ -117,23 +109,19 @@ class LoopSplit {
     const auto bounds = static_cast<std::size_t>(loop.bounds);
     const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
     std::map<ValueId, ValueId> mine;
-    insert(position_of(f_, f_.body, first), [&](Builder& b) {
-      const ValueId number = rank(b), count = b.sub(end, begin),
-                    blocks = b.constant(blocks_, DType::i32);
-      const auto bound = [&](ValueId of, const char* name) {
-        const ValueId tiles = b.elementwise(OpCode::div, {b.mul(count, of), blocks});
-        const ValueId bound = b.add(begin, tiles);
-        f_[bound].name = f_[loop.axis].name + name;
-        return bound;
-      };
-      const ValueId from = bound(number, "_split_begin");
-      const ValueId to = bound(b.add(number, b.constant(1, DType::i32)), "_split_end");
-      for (std::size_t i = 1; i + 1 < bounds; ++i)
-        mine[loop.operands[i]] =
-            b.elementwise(OpCode::max, {from, b.elementwise(OpCode::min, {loop.operands[i], to})});
-      mine[begin] = from;
-      mine[end] = to;
-    });
+    Builder b = before(f_, f_.body, first);
+    const ValueId number = rank(b), count = b.sub(end, begin), blocks = b.integer(blocks_);
+    const auto bound = [&](ValueId of, const char* name) {
+      const ValueId bound = b.add(begin, b.div(b.mul(count, of), blocks));
+      f_[bound].name = f_[loop.axis].name + name;
+      return bound;
+    };
+    const ValueId from = bound(number, "_split_begin");
+    const ValueId to = bound(b.add(number, b.integer(1)), "_split_end");
+    for (std::size_t i = 1; i + 1 < bounds; ++i)
+      mine[loop.operands[i]] = b.max(from, b.min(loop.operands[i], to));
+    mine[begin] = from;
+    mine[end] = to;
     for (const OpId id : {first, loop_})
       for (std::size_t i = 0; i < (id == loop_ ? bounds : 2); ++i)
         if (const auto found = mine.find(f_[id].operands[i]); found != mine.end())
@@ -142,28 +130,22 @@ class LoopSplit {
 
   ValueId cluster_read(Builder& b, ValueId value, int block) const {
     const ValueId theirs =
-        make(b, {.code = OpCode::cluster_read, .operands = {value}, .rank = block}, f_[value].type);
+        b.make({.code = OpCode::cluster_read, .operands = {value}, .rank = block}, f_[value].type);
     f_[theirs].name = f_[value].name;
     return theirs;
   }
 
   void put_together(const CarriedValues& carried) {
     const std::vector<ValueId> ends = f_[loop_].results;
-    std::vector<ValueId> totals;
-    for (ValueId end : ends) {
-      totals.push_back(f_.add_value(f_[end].type, f_[end].name));
-      replace_uses(f_, end, totals.back());
-    }
     std::vector<ValueId> made(ends.size());
-    insert(position_of(f_, f_.body, loop_) + 1, [&](Builder& b) {
-      for (std::size_t i = 0; i < ends.size(); ++i)
-        if (carried[i]->is_extreme()) made[i] = extreme(b, ends[i], carried[i]->extreme);
-      for (std::size_t i = 0; i < ends.size(); ++i)
-        if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
-    });
+    Builder b = behind(f_, f_.body, loop_);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      if (carried[i]->is_extreme()) made[i] = extreme(b, ends[i], carried[i]->extreme);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
     for (std::size_t i = 0; i < ends.size(); ++i) {
-      take_place(f_, totals[i], made[i]);
-      replace_uses(f_, made[i], totals[i]);
+      f_[made[i]].name = f_[ends[i]].name;
+      replace_uses_behind(b, ends[i], made[i]);
     }
   }
 
@@ -207,9 +189,7 @@ class LoopSplit {
     if (!made_in(f_, f_[loop_].body, value)) return value;
     const OpId made_by = f_[value].definition;
     for (ValueId operand : std::vector(f_[made_by].operands)) rebuild(b, copier, operand);
-    const OpId copied = copier.copy(made_by);
-    f_[b.block()].ops.push_back(copied);
-    return f_[copied].results[0];
+    return f_[copier.copy(b, made_by)].results[0];
   }
 
   Function& f_;

@@ -99,7 +99,7 @@ class PositionSplitting {
   }
 
   ValueId part(Builder& b, OpCode code) {
-    const ValueId value = make(b, {.code = code, .axis = last_axis()}, {DType::i32, {last_axis()}});
+    const ValueId value = b.make({.code = code, .axis = last_axis()}, {DType::i32, {last_axis()}});
     f_[value].layout = {Space::registers, {shape_.layout.axes.back()}};
     return value;
   }
@@ -107,7 +107,7 @@ class PositionSplitting {
   ValueId computed(Builder& b, OpCode code, std::vector<ValueId> operands) {
     const ValueId value = b.elementwise(code, std::move(operands));
     Layout& layout = f_[value].layout;
-    layout.space = f_[value].type.is_scalar() ? Space::uniform : Space::registers;
+    if (!f_[value].type.is_scalar()) layout.space = Space::registers;
     for (AxisId axis : f_[value].type.axes)
       layout.axes.push_back(
           shape_.layout.axes[axis == last_axis() ? shape_.layout.axes.size() - 1 : 0]);
@@ -121,18 +121,14 @@ class PositionSplitting {
     if (op.code == OpCode::eq || op.code == OpCode::ne) return;
     for (std::size_t k : {0, 1}) {
       const ValueId column = op.operands[k], other = op.operands[1 - k];
-      const Op* index = f_.definition(column);
-      if (!index || index->code != OpCode::index || index->axis != last_axis() ||
-          f_[other].type.has(index->axis))
-        continue;
+      const Op* index = definition_as(f_, column, OpCode::index);
+      if (!index || index->axis != last_axis() || f_[other].type.has(index->axis)) continue;
       const bool has_room = leaves_room(f_, other, index->axis);
-      insert_before(f_, block_, position_of(f_, block_, id), op.where, [&](Builder& b) {
-        const ValueId bound =
-            has_room ? other : computed(b, OpCode::max, {other, b.constant(-1, DType::i32)});
-        const ValueId begin = part(b, OpCode::thread_begin);
-        f_[id].operands[1 - k] = computed(b, OpCode::sub, {bound, begin});
-        f_[id].operands[k] = part(b, OpCode::thread_offset);
-      });
+      Builder b = before(f_, block_, id);
+      const ValueId bound = has_room ? other : computed(b, OpCode::max, {other, b.integer(-1)});
+      const ValueId begin = part(b, OpCode::thread_begin);
+      f_[id].operands[1 - k] = computed(b, OpCode::sub, {bound, begin});
+      f_[id].operands[k] = part(b, OpCode::thread_offset);
       return;
     }
   }
@@ -143,36 +139,25 @@ class PositionSplitting {
     const Op op = f_[id];
     const ValueId value = op.results[0];
     if (f_[value].type.dtype != DType::f32) return;
-    insert_before(f_, block_, position_of(f_, block_, id), op.where, [&](Builder& b) {
-      const auto parts = split(b, op.operands[0]);
-      if (!parts || !parts->offset) return;
-      const ValueId begin = as_float(b, parts->begin), offset = as_float(b, parts->offset);
-      const std::vector<OpId> readers = readers_of(f_, block_, value);
-      const ValueId factor = readers.size() == 1 ? scalar_factor(f_[readers[0]], value) : ValueId{};
-      if (!factor) {
-        f_[id] = {.code = OpCode::add,
-                  .operands = {begin, offset},
-                  .results = {value},
-                  .where = op.where};
-        return;
-      }
-      const ValueId of_row = computed(b, OpCode::mul, {factor, begin});
-      f_[readers[0]].code = OpCode::fma;
-      f_[readers[0]].operands = {factor, offset, of_row};
-    });
-  }
-
-  /// What an op multiplies a value by, if that is a scalar.
-  [[nodiscard]] ValueId scalar_factor(const Op& op, ValueId value) const {
-    if (op.code != OpCode::mul) return {};
-    const ValueId factor = op.operands[op.operands[0] == value ? 1 : 0];
-    return f_[factor].type.is_scalar() ? factor : ValueId{};
+    Builder b = before(f_, block_, id);
+    const auto parts = split(b, op.operands[0]);
+    if (!parts || !parts->offset) return;
+    const ValueId begin = as_float(b, parts->begin), offset = as_float(b, parts->offset);
+    const std::vector<OpId> readers = readers_of(f_, block_, value);
+    const auto scaled = readers.size() == 1 ? scaled_tile(f_, &f_[readers[0]]) : std::nullopt;
+    if (!scaled) {
+      f_[id] = {
+          .code = OpCode::add, .operands = {begin, offset}, .results = {value}, .where = op.where};
+      return;
+    }
+    const ValueId of_row = computed(b, OpCode::mul, {scaled->factor, begin});
+    f_[readers[0]].code = OpCode::fma;
+    f_[readers[0]].operands = {scaled->factor, offset, of_row};
   }
 
   ValueId as_float(Builder& b, ValueId value) {
     const ValueId converted = b.cast(value, DType::f32);
     f_[converted].layout = f_[value].layout;
-    if (f_[value].type.is_scalar()) f_[converted].layout.space = Space::uniform;
     return converted;
   }
 
@@ -181,14 +166,11 @@ class PositionSplitting {
   void look_up(OpId id) {
     for (std::size_t d = 0; d < f_[id].operands.size(); ++d) {
       const ValueId index = f_[id].operands[d];
-      const Op* made_by = f_.definition(index);
-      const bool position = made_by && made_by->code == OpCode::index && !(f_[id].wraps >> d & 1);
+      const bool position = definition_as(f_, index, OpCode::index) && !(f_[id].wraps >> d & 1);
       if (!f_[id].inside && !position) continue;
-      insert_before(f_, block_, position_of(f_, block_, id), f_[id].where, [&](Builder& b) {
-        const auto parts = split(b, index);
-        if (parts && parts->offset)
-          f_[id].operands[d] = computed(b, OpCode::add, {parts->begin, parts->offset});
-      });
+      Builder b = before(f_, block_, id);
+      if (const auto parts = split(b, index); parts && parts->offset)
+        f_[id].operands[d] = computed(b, OpCode::add, {parts->begin, parts->offset});
     }
   }
 

@@ -9,7 +9,6 @@
 // between all of them and the products.
 //
 // If the instruction takes no operand that threads have written, infer_layouts refuses the program.
-#include <algorithm>
 #include <map>
 
 #include "codegen/analysis/warp_partition.h"
@@ -44,60 +43,33 @@ class OperandStaging {
     for (const Use& use : uses) {
       const OperandRoot root = operand_root(f_, f_[use.dot].operands[use.operand]);
       ValueId operand = use.shared ? in_shared(root.value, use.dot) : cast_again(root.value);
-      if (root.transposed) {
-        const auto [block, position] = place_of(use.dot);
-        insert_before(f_, block, position, f_[use.dot].where, [&](Builder& b) {
-          operand = b.transpose(operand);
-          f_[operand].layout.space = Space::shared;
-        });
-      }
+      if (root.transposed)
+        operand = before(f_, block_of(f_, f_[use.dot].results[0]), use.dot).transpose(operand);
       f_[use.dot].operands[use.operand] = operand;
     }
   }
 
  private:
-  struct Place {
-    BlockId block;
-    std::size_t position;
-  };
-  [[nodiscard]] Place place_of(OpId id) const {
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      const auto& ops = f_.blocks[b].ops;
-      const auto found = std::find(ops.begin(), ops.end(), id);
-      if (found != ops.end()) return {BlockId(b), static_cast<std::size_t>(found - ops.begin())};
-    }
-    return {};
-  }
-
   /// Behind what makes a value: an op, or the start of the region that has it as an argument.
-  [[nodiscard]] Place behind(ValueId value) const {
-    if (!f_.definition(value)) return {block_of(f_, value), 0};
-    const Place made = place_of(f_[value].definition);
-    return {made.block, made.position + 1};
+  [[nodiscard]] Builder behind_value(ValueId value) {
+    const BlockId block = block_of(f_, value);
+    return f_.definition(value) ? behind(f_, block, f_[value].definition) : Builder(f_, block, 0);
   }
 
   ValueId in_shared(ValueId value, OpId product) {
-    const auto known = shared_.find(value);
-    if (known != shared_.end()) return known->second;
-    const auto [block, position] = behind(value);
-    const int columns = f_[f_[value].type.axes[1]].tile;
-    const int pitch = instruction_of(f_[product]).pitch(columns);
-    ValueId shared;
-    insert_before(f_, block, position, f_[product].where,
-                  [&](Builder& b) { shared = move_to_shared(b, f_, value, "operand", pitch); });
-    return shared_[value] = shared;
+    ValueId& known = shared_[value];
+    if (known) return known;
+    const int pitch = instruction_of(f_[product]).pitch(f_[f_[value].type.axes[1]].tile);
+    Builder b = behind_value(value);
+    return known = move_to_shared(b, value, "operand", pitch);
   }
 
   ValueId cast_again(ValueId value) {
-    const auto known = casts_.find(value);
-    if (known != casts_.end()) return known->second;
-    const auto [block, position] = behind(value);
-    const Op made_by = *f_.definition(value);
-    ValueId copy;
-    insert_before(f_, block, position, made_by.where,
-                  [&](Builder& b) { copy = b.cast(made_by.operands[0], f_[value].type.dtype); });
-    f_[copy].name = f_[value].name;
-    return casts_[value] = copy;
+    ValueId& known = casts_[value];
+    if (known) return known;
+    known = behind_value(value).cast(f_.definition(value)->operands[0], f_[value].type.dtype);
+    f_[known].name = f_[value].name;
+    return known;
   }
 
   Function& f_;

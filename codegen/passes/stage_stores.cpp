@@ -38,41 +38,35 @@ using namespace ir;
 
 class StoreStaging {
  public:
-  StoreStaging(Function& f, const PassContext& context)
-      : f_(f), context_(context), schedule_(context.schedule), target_(context.target) {}
+  StoreStaging(Function& f, const PassContext& context) : f_(f), context_(context) {}
 
-  /// `next_tiles`: the block has other tiles behind what is computed there.
-  void run(BlockId block, bool next_tiles = false) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const Op op = f_[f_[block].ops[i]];
-      if (op.code == OpCode::role || op.code == OpCode::tile_loop)
-        run(op.body, next_tiles || op.code == OpCode::tile_loop);
+  /// `next_tiles`: the block has other tiles behind what is computed there. In a loop, or a region in
+  /// one, it is what is added that is staged.
+  void run(BlockId block, bool in_loop = false, bool next_tiles = false) {
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+      const Op op = f_[id];
+      const bool tile_loop = op.code == OpCode::tile_loop;
+      if (op.code == OpCode::role || tile_loop)
+        run(op.body, in_loop, next_tiles || tile_loop);
       else if (by_engine())
-        for (const BlockId region : Regions(op)) run_in_loop(region);
-      if (op.code == OpCode::role) drain(op.body);
-      if (op.code == OpCode::store && adds(op) && is_addable(op))
-        i += stage_addition(block, i);
-      else if (op.code == OpCode::store && is_stageable(op))
-        i += stage(block, i, next_tiles);
-    }
+        for (const BlockId region : Regions(op)) run(region, /*in_loop=*/true);
+      // Stores of a role may still read shared memory at its end.
+      if (op.code == OpCode::role && holds(f_, op.body, OpCode::drain_stores))
+        append_op(f_, op.body, {.code = OpCode::drain_stores});
+      if (is_addable(op))
+        stage_addition(b, id);
+      else if (!in_loop && is_stageable(op))
+        stage(b, id, next_tiles);
+    });
   }
 
  private:
-  /// What a loop, or a region in one, adds.
-  void run_in_loop(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const Op op = f_[f_[block].ops[i]];
-      for (const BlockId region : Regions(op)) run_in_loop(region);
-      if (op.code == OpCode::store && adds(op) && is_addable(op)) i += stage_addition(block, i);
-    }
-  }
-
-  [[nodiscard]] bool by_engine() const { return schedule_.copy == CopyInstruction::tma; }
-  static bool adds(const Op& store) { return store.accumulation != Accumulation::none; }
+  [[nodiscard]] bool by_engine() const { return context_.schedule.copy == CopyInstruction::tma; }
 
   /// A product's sums, which the engine may add: each warpgroup its rows, or its columns of the
   /// same rows, in whole panels.
   [[nodiscard]] bool is_addable(const Op& store) const {
+    if (store.code != OpCode::store || store.accumulation == Accumulation::none) return false;
     const Value& value = f_[store.operands[0]];
     if (!by_engine() || value.type.axes.size() != 2 || value.layout.space != Space::registers)
       return false;
@@ -93,6 +87,7 @@ class StoreStaging {
   }
 
   [[nodiscard]] bool is_stageable(const Op& store) const {
+    if (store.code != OpCode::store) return false;
     const Value& value = f_[store.operands[0]];
     const TileType& type = value.type;
     if (type.axes.size() != 2 || !is_half(type.dtype) || value.layout.space != Space::registers)
@@ -104,30 +99,25 @@ class StoreStaging {
     return in_lines_of_memory(store);
   }
 
-  /// Returns how many ops it placed before the store.
-  std::size_t stage(BlockId block, std::size_t position, bool next_tiles) {
-    const Op store = f_[f_[block].ops[position]];
+  void stage(Builder& b, OpId id, bool next_tiles) {
+    const Op store = f_[id];
     Buffer buffer = tile_of(store);
     // A block of several tiles loads the operand of the next one as soon as this one's has been
     // read, if the output does not overlap it.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!next_tiles || !room) buffer.over = dead_operand(block, position, buffer, rows_of(store));
-      if (!buffer.over && !room) {  // its lanes hold chunks of it as well
-        refuse(store, buffer);
-        return 0;
-      }
+      if (!next_tiles || !room) buffer.over = dead_operand(b, buffer, rows_of(store));
+      if (!buffer.over && !room)
+        return refuse(store, buffer);  // its lanes hold chunks of it as well
     }
     const BufferId over = buffer.over;
-    std::size_t placed = by_engine() ? drain(block, position, 0) : 0;
-    placed += convert_in_front(block, position + placed, position + placed,
-                               f_.add_buffer(std::move(buffer)));
-    if (over) release_behind(block, position + placed, over);
-    return placed;
+    if (by_engine()) b.append({.code = OpCode::drain_stores}, {});
+    convert_in_front(b, id, f_.add_buffer(std::move(buffer)));
+    if (over) release_behind(b.block(), id, over);
   }
 
-  std::size_t stage_addition(BlockId block, std::size_t position) {
-    const Op store = f_[f_[block].ops[position]];
+  void stage_addition(Builder& b, OpId id) {
+    const Op store = f_[id];
     Buffer buffer = tile_of(store);
     const bool at_turn = store.accumulation == Accumulation::in_order;
     // At its turn the block waits for the engine in any case.
@@ -135,19 +125,16 @@ class StoreStaging {
     // Copies of a loop's body have one tile.
     BufferId& tile = addition_tiles_[{store.tensor, buffer.rows, buffer.columns}];
     if (!tile && !has_room(buffer)) buffer.stages = 1;
-    if (!tile && !has_room(buffer)) {
-      refuse(store, buffer);
-      return 0;
-    }
+    if (!tile && !has_room(buffer)) return refuse(store, buffer);
     if (!tile) tile = f_.add_buffer(std::move(buffer));
-    std::size_t placed =
-        at_turn ? 0 : drain(block, written_for_products(block, position), f_[tile].stages - 1);
-    const std::size_t turn = waits_for_turn(block, position + placed);
-    placed += convert_in_front(block, turn, position + placed, tile);
-    if (at_turn)
-      placed += insert_before(f_, block, position + placed + 1, store.where,
-                              [](Builder& b) { b.append({.code = OpCode::complete_stores}, {}); });
-    return placed;
+    if (!at_turn) {
+      Builder early(f_, b.block(), written_for_products(b));
+      early.append({.code = OpCode::drain_stores, .pending = f_[tile].stages - 1}, {});
+    }
+    Builder front = before(f_, b.block(), waits_for_turn(b.block(), id));
+    convert_in_front(front, id, tile);
+    b.go_behind(id);
+    if (at_turn) b.append({.code = OpCode::complete_stores}, {});
   }
 
   [[nodiscard]] Buffer tile_of(const Op& store) const {
@@ -164,83 +151,64 @@ class StoreStaging {
         fmt::format("shared memory has no room for {} bytes more", buffer.bytes()));
   }
 
-  std::size_t drain(BlockId block, std::size_t position, int pending) {
-    return insert_before(f_, block, position, {}, [&](Builder& b) {
-      b.append({.code = OpCode::drain_stores, .pending = pending}, {});
-    });
-  }
-
-  /// Moves what the store at `position` stores to shared memory, at `front`.
-  std::size_t convert_in_front(BlockId block, std::size_t front, std::size_t position,
-                               BufferId staging) {
-    const OpId id = f_[block].ops[position];
+  /// Moves what a store stores to shared memory, where the builder stands.
+  void convert_in_front(Builder& b, OpId id, BufferId staging) {
     const Op store = f_[id];
-    ValueId staged;
-    const std::size_t placed = insert_before(f_, block, front, store.where, [&](Builder& b) {
-      staged =
-          make(b, {.code = OpCode::convert, .operands = {store.operands[0]}, .buffer = staging},
-               f_[store.operands[0]].type);
-    });
-    f_[staged].layout.space = Space::shared;
-    f_[staged].name = f_[store.tensor].name + "_staged";
-    f_[id].operands[0] = staged;
-    return placed;
+    f_[id].operands[0] =
+        convert_to(b, store.operands[0], staging, f_[store.tensor].name + "_staged");
   }
 
-  /// The last op in front of `position`, and behind a loop, that writes an operand of products; else
-  /// `position`.
-  [[nodiscard]] std::size_t written_for_products(BlockId block, std::size_t position) const {
-    for (std::size_t i = position; i-- > 0;) {
-      const Op& op = f_[f_[block].ops[i]];
+  /// The last op in front of the builder, and behind a loop, that writes an operand of products;
+  /// else where the builder stands.
+  [[nodiscard]] std::size_t written_for_products(const Builder& b) const {
+    for (std::size_t i = b.position(); i-- > 0;) {
+      const Op& op = f_[f_[b.block()].ops[i]];
       if (op.code == OpCode::convert && op.buffer) return i;
       if (op.body) break;
     }
-    return position;
+    return b.position();
   }
 
   /// The wait for the block's turn in front of a store that adds at it; else the store itself.
-  [[nodiscard]] std::size_t waits_for_turn(BlockId block, std::size_t store) const {
-    return store > 0 && f_[f_[block].ops[store - 1]].code == OpCode::wait_turn ? store - 1 : store;
-  }
-
-  /// At the end of a role whose stores may still read shared memory.
-  void drain(BlockId region) {
-    if (holds(f_, region, OpCode::drain_stores))
-      append_op(f_, region, {.code = OpCode::drain_stores});
+  [[nodiscard]] OpId waits_for_turn(BlockId block, OpId store) const {
+    const std::size_t at = position_of(f_, block, store);
+    const OpId front = at > 0 ? f_[block].ops[at - 1] : store;
+    return f_[front].code == OpCode::wait_turn ? front : store;
   }
 
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
       bytes += buffer.over || buffer.holds_scalars() ? 0 : whole_periods(buffer.bytes());
-    const int limit = schedule_.shared_limit ? schedule_.shared_limit : target_.shared_per_block;
-    return ring_barriers(f_, bytes).end <= limit;
+    return ring_barriers(f_, bytes).end <= context_.shared_limit();
   }
 
-  /// A ring that this block waits for before `position`, whose tile has the store's rows and room
+  /// A ring that the block waits for in front of the builder, whose tile has the store's rows and room
   /// for it, warpgroup by warpgroup, and that no other output overlaps.
-  [[nodiscard]] BufferId dead_operand(BlockId block, std::size_t position, const Buffer& wanted,
-                                      AxisId rows) const {
-    for (std::size_t i = 0; i < position; ++i) {
-      const Op& op = f_[f_[block].ops[i]];
+  [[nodiscard]] BufferId dead_operand(const Builder& b, const Buffer& wanted, AxisId rows) const {
+    for (std::size_t i = 0; i < b.position(); ++i) {
+      const Op& op = f_[f_[b.block()].ops[i]];
       if (op.code != OpCode::wait || f_[op.buffer].holds_scalars()) continue;
       const Buffer& buffer = f_[op.buffer];
-      const bool taken = std::any_of(f_.buffers.begin(), f_.buffers.end(),
-                                     [&](const Buffer& other) { return other.over == op.buffer; });
+      const bool taken = std::ranges::any_of(
+          f_.buffers, [&](const Buffer& other) { return other.over == op.buffer; });
       if (f_[op.results[0]].type.axes[0] == rows && same_panels(buffer, wanted) && !taken &&
-          !released_early(block, op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
+          !released_early(b.block(), op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
           read_by_rows(op.results[0]))
         return op.buffer;
     }
     return {};
   }
 
+  /// The release of a ring among the ops of a block; none: `ops.end()`.
+  [[nodiscard]] auto release_of(const std::vector<OpId>& ops, BufferId ring) const {
+    return std::ranges::find_if(
+        ops, [&](OpId id) { return f_[id].code == OpCode::release && f_[id].buffer == ring; });
+  }
+
   /// Inside regions of this block: then the next tile's operand may be there before the store.
   [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
-    const auto& ops = f_[block].ops;
-    return std::none_of(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::release && f_[id].buffer == ring;
-    });
+    return release_of(f_[block].ops, ring) == f_[block].ops.end();
   }
 
   /// Only as the left operand of products: then each warpgroup reads its own rows.
@@ -250,26 +218,19 @@ class StoreStaging {
     });
   }
 
-  void release_behind(BlockId block, std::size_t store, BufferId ring) {
-    auto& ops = f_[block].ops;
-    const auto release = std::find_if(ops.begin(), ops.end(), [&](OpId id) {
-      return f_[id].code == OpCode::release && f_[id].buffer == ring;
-    });
-    const OpId moved = *release;
-    const OpId wait = f_.add_op({.code = OpCode::drain_stores}, {});
-    const auto behind = ops.begin() + static_cast<std::ptrdiff_t>(store) + 1;
-    if (release >= behind) {
-      ops.insert(release, wait);
-      return;
-    }
-    ops.insert(behind, {wait, moved});
-    ops.erase(std::find(ops.begin(), ops.end(), moved));
+  /// Has the ring released behind the store, and behind a wait for what that reads.
+  void release_behind(BlockId block, OpId store, BufferId ring) {
+    const OpId release = *release_of(f_[block].ops, ring);
+    const bool earlier = position_of(f_, block, release) < position_of(f_, block, store);
+    Builder b = earlier ? behind(f_, block, store) : before(f_, block, release);
+    b.append({.code = OpCode::drain_stores}, {});
+    if (!earlier) return;
+    b.remove(release);
+    b.place(release);
   }
 
   Function& f_;
   const PassContext& context_;
-  const Schedule& schedule_;
-  const Target& target_;
   /// By tensor, rows and columns: what holds the sums that are added.
   std::map<std::tuple<TensorId, int, int>, BufferId> addition_tiles_;
 };

@@ -26,8 +26,7 @@ class SumRewriter {
   SumRewriter(Function& f, const PassContext& context) : f_(f), context_(context) {}
 
   void run() {
-    for (std::size_t at = 0; at < f_[f_.body].ops.size(); ++at) {
-      const OpId id = f_[f_.body].ops[at];
+    for (OpId id : std::vector(f_[f_.body].ops)) {
       if (f_[id].code != OpCode::loop) continue;
       for (std::size_t i = 0; i < f_[id].results.size(); ++i)
         if (const std::optional<Sum> sum = find_sum(f_[id], i)) {
@@ -36,7 +35,7 @@ class SumRewriter {
                 "the sum decides what an f32 output holds, and its rounding would show there";
             continue;
           }
-          at += replace(at, i, *sum);
+          replace(id, i, *sum);
           why_not_.clear();
           context_.note_numerics(
               "a product sums up the softmax weights, rounded as it takes them (sums_by_products)");
@@ -64,15 +63,14 @@ class SumRewriter {
         uses[next.index] != 1)
       return std::nullopt;
     const ValueId total = on_full_tiles(f_, carries->added);
-    const Op* reduction = f_.definition(total);
-    if (!reduction || reduction->code != OpCode::reduce_sum || uses[carries->added.index] != 1 ||
-        uses[total.index] != 1)
+    const Op* reduction = definition_as(f_, total, OpCode::reduce_sum);
+    if (!reduction || uses[carries->added.index] != 1 || uses[total.index] != 1)
       return std::nullopt;
     for (OpId id : f_[loop.body].ops) {
       const Op& dot = f_[id];
       if (dot.code != OpCode::dot) continue;
-      const Op* cast = f_.definition(dot.operands[0]);
-      if (cast && cast->code == OpCode::cast && cast->operands[0] == reduction->operands[0] &&
+      const Op* cast = definition_as(f_, dot.operands[0], OpCode::cast);
+      if (cast && cast->operands[0] == reduction->operands[0] &&
           is_half(f_[dot.operands[0]].type.dtype) &&
           f_[dot.operands[0]].type.axes[1] == reduction->axis)
         return Sum{dot.operands[0], carries->factor, id};
@@ -80,9 +78,8 @@ class SumRewriter {
     return std::nullopt;
   }
 
-  std::size_t replace(std::size_t position, std::size_t i, const Sum& sum) {
+  void replace(OpId loop, std::size_t i, const Sum& sum) {
     constexpr int columns = 8;  // the fewest that a product makes
-    const OpId loop = f_[f_.body].ops[position];
     const TileType type = f_[f_[loop].results[i]].type;
     const AxisId terms = f_[sum.rounded].type.axes[1];
     std::string name = "ones";
@@ -93,36 +90,23 @@ class SumRewriter {
     const BufferId buffer =
         f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
 
-    ValueId tile, start;
-    const Location where = f_[loop].where;
-    const std::size_t before = insert_before(f_, f_.body, position, where, [&](Builder& b) {
-      const ValueId one = b.constant(1, dtype, {ones, terms});
-      tile = make(b, {.code = OpCode::convert, .operands = {one}, .buffer = buffer},
-                  {dtype, {ones, terms}});
-      start = b.constant(0, DType::f32, {type.axes[0], ones});
-    });
-    f_[tile].name = "ones";
-    f_[tile].layout.space = Space::shared;
+    Builder front = before(f_, f_.body, loop);
+    const ValueId one = front.constant(1, dtype, {ones, terms});
+    const ValueId tile = convert_to(front, one, buffer, "ones");
+    const ValueId start = front.constant(0, DType::f32, {type.axes[0], ones});
     const std::string label = f_[f_[loop].results[i]].name;
     const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
-    const BlockId body = f_[loop].body;
-    ValueId next;
-    insert_before(f_, body, position_of(f_, body, sum.product), where, [&](Builder& b) {
-      const ValueId view = b.transpose(tile);
-      f_[view].layout.space = Space::shared;
-      const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
-      next = b.dot(sum.rounded, view, scaled);
-      f_.definition(next)->instruction = f_[sum.product].instruction;
-    });
+    Builder b = before(f_, f_[loop].body, sum.product);
+    const ValueId view = b.transpose(tile);
+    const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
+    const ValueId next = b.dot(sum.rounded, view, scaled);
+    f_.definition(next)->instruction = f_[sum.product].instruction;
     yield_of(f_, f_[loop]).operands.push_back(next);
-    const ValueId old = f_[loop].results[i], all = f_[loop].results.back();
-    insert_before(f_, f_.body, position + before + 1, where, [&](Builder& b) {
-      const ValueId total = b.reduce(OpCode::reduce_max, all, ones);
-      f_[total].name = label;
-      replace_uses(f_, old, total);
-    });
+    const ValueId total =
+        behind(f_, f_.body, loop).reduce(OpCode::reduce_max, f_[loop].results.back(), ones);
+    f_[total].name = label;
+    replace_uses(f_, f_[loop].results[i], total);
     drop_carried(f_, loop, i);
-    return before + 1;
   }
 
   Function& f_;

@@ -41,39 +41,33 @@ class Turns {
 
   /// In front of loops with such stores, and behind them.
   void start(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const Op op = f_[f_[block].ops[i]];
-      if (op.code == OpCode::role || op.code == OpCode::tile_loop || op.code == OpCode::if_) {
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+      const Op op = f_[id];
+      if (op.code == OpCode::role || op.code == OpCode::tile_loop || op.code == OpCode::if_)
         for (const BlockId region : Regions(op)) start(region);
-        continue;
-      }
-      if (op.code != OpCode::loop) continue;
+      if (op.code != OpCode::loop) return;
       const Op* store = nullptr;
       for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
         if (adds_in_order(inner)) store = &inner;
       });
-      if (store) i += start_loop(block, i, op, Op(*store));
-    }
+      if (store) start_loop(b, id, Op(*store));
+    });
   }
 
   /// Around such stores.
   void take(BlockId block) {
-    for (std::size_t i = 0; i < f_[block].ops.size(); ++i) {
-      const Op op = f_[f_[block].ops[i]];
+    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+      const Op op = f_[id];
       for (const BlockId region : Regions(op)) take(region);
-      if (!adds_in_order(op)) continue;
-      ValueId end;
-      i += insert_before(f_, block, i, op.where, [&](Builder& b) {
-        const AxisId along = axis_of_loop(op);
-        end = b.add(b.tile_begin(along), b.constant(f_[along].tile, DType::i32));
-        f_[end].name = "end_of_tile";
-        append(b, OpCode::wait_turn, op, end);
-      });
-      i += insert_before(f_, block, i + 1, op.where, [&](Builder& b) {
-        b.append({.code = in_role_ ? OpCode::meet_role : OpCode::barrier}, {});
-        append(b, OpCode::release_turn, op, end);
-      });
-    }
+      if (!adds_in_order(op)) return;
+      const AxisId along = axis_of_loop(op);
+      const ValueId end = b.add(b.tile_begin(along), b.integer(f_[along].tile));
+      f_[end].name = "end_of_tile";
+      append(b, OpCode::wait_turn, op, end);
+      b.go_behind(id);
+      meet(b);
+      append(b, OpCode::release_turn, op, end);
+    });
   }
 
  private:
@@ -91,36 +85,30 @@ class Turns {
     return {};
   }
 
-  std::size_t start_loop(BlockId block, std::size_t at, const Op& loop, const Op& store) {
+  void start_loop(Builder& b, OpId id, const Op& store) {
+    const Op loop = f_[id];
     const AxisId along = axis_of_loop(store), blocks = axis_of_blocks();
     if (loop.axis != along)
       throw SpecError({fmt::format("a store to {} in a loop over {}", f_[store.tensor].name,
                                    loop.axis ? f_[loop.axis].name : "no axis"),
                        fmt::format("blocks pass their turn on along {}", f_[along].name),
                        fmt::format("store in the loop over {}", f_[along].name), store.where});
-    if (loop.bounds == 0) return 0;
-    const auto note = [&](std::size_t position, bool waits, const auto& make) {
-      return insert_before(f_, block, position, store.where, [&](Builder& b) {
-        const ValueId come_to = make(b);
-        if (waits) append(b, OpCode::wait_turn, store, come_to);
-        if (waits) b.append({.code = in_role_ ? OpCode::meet_role : OpCode::barrier}, {});
-        append(b, OpCode::release_turn, store, come_to);
-      });
-    };
-    const auto is_monotone = [&](ValueId bound) {
-      return trend_along(f_, bound, blocks) != Trend::unknown;
+    if (loop.bounds == 0) return;
+    const auto note = [&](ValueId come_to, ValueId bound) {
+      if (trend_along(f_, bound, blocks) == Trend::unknown) {
+        append(b, OpCode::wait_turn, store, come_to);
+        meet(b);
+      }
+      append(b, OpCode::release_turn, store, come_to);
     };
     const ValueId first = loop.operands[0], last = loop.operands[1];
-    std::size_t placed = 0;
-    if (const double* begin = constant_of(f_, first); !begin || *begin != 0)
-      placed += note(at, !is_monotone(first), [&](Builder& b) {
-        return b.mul(first, b.constant(f_[along].tile, DType::i32));
-      });
-    const Op* end = f_.definition(last);
-    if (!end || end->code != OpCode::tile_count)
-      placed += note(at + placed + 1, !is_monotone(last),
-                     [&](Builder& b) { return b.constant(INT_MAX, DType::i32); });
-    return placed;
+    if (!is_number(f_, first, 0)) note(b.mul(first, b.integer(f_[along].tile)), first);
+    b.go_behind(id);
+    if (!definition_as(f_, last, OpCode::tile_count)) note(b.integer(INT_MAX), last);
+  }
+
+  void meet(Builder& b) const {
+    b.append({.code = in_role_ ? OpCode::meet_role : OpCode::barrier}, {});
   }
 
   void append(Builder& b, OpCode code, const Op& store, ValueId position) {

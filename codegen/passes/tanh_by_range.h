@@ -32,9 +32,6 @@ class TanhByRange {
 
  private:
   void build_sums(ir::Builder& b, std::vector<ir::ValueId>& made, bool hides) const;
-  ir::ValueId reduce(ir::Builder& b, ir::ValueId value) const;
-  ir::ValueId element(ir::Builder& b, ir::OpCode code, std::vector<ir::ValueId> operands) const;
-  ir::ValueId like_element(ir::ValueId value) const;
   ir::ValueId build_tanh(ir::Builder& b, ir::ValueId x, Arguments arguments) const;
   ir::ValueId build_any(ir::Builder& b, ir::ValueId x) const;
 

@@ -1,26 +1,57 @@
 #include "dsl/ir/builder.h"
 
+#include <algorithm>
+
 namespace flashcore::ir {
+
+Builder::Builder(Function& f, BlockId block, std::size_t position)
+    : f_(f), block_(block), position_(position) {
+  if (position < f[block].ops.size()) where_ = f[f[block].ops[position]].where;
+}
+
+std::size_t Builder::position() const { return position_.value_or(f_[block_].ops.size()); }
+
+void Builder::place(OpId op) {
+  auto& ops = f_[block_].ops;
+  ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(position()), op);
+  if (position_) ++*position_;
+}
+
+void Builder::go_behind(OpId op) {
+  const auto& ops = f_[block_].ops;
+  position_ = static_cast<std::size_t>(std::ranges::find(ops, op) - ops.begin()) + 1;
+}
+
+void Builder::remove(OpId op) {
+  auto& ops = f_[block_].ops;
+  const auto found = std::ranges::find(ops, op);
+  if (position_ && static_cast<std::size_t>(found - ops.begin()) < *position_) --*position_;
+  ops.erase(found);
+}
 
 OpId Builder::append(Op op, const std::vector<TileType>& result_types) {
   op.where = where_;
   const OpId id = f_.add_op(std::move(op), result_types);
-  f_[block_].ops.push_back(id);
+  place(id);
   return id;
 }
 
-ValueId Builder::append_one(Op op, TileType type) {
+ValueId Builder::make(Op op, TileType type) {
   return f_[append(std::move(op), {std::move(type)})].results[0];
 }
 
 ValueId Builder::append_inferred(Op op) {
   op.where = where_;
   TileType type = infer_type(f_, op);
-  return append_one(std::move(op), std::move(type));
+  return make(std::move(op), std::move(type));
 }
 
 ValueId Builder::constant(double number, DType dtype, std::vector<AxisId> axes) {
-  return append_one({.code = OpCode::constant, .number = number}, {dtype, std::move(axes)});
+  return make({.code = OpCode::constant, .number = number}, {dtype, std::move(axes)});
+}
+
+ValueId Builder::integer(std::int64_t number) {
+  return constant(static_cast<double>(number), DType::i32);
 }
 
 ValueId Builder::parameter(ParameterId parameter) {
@@ -28,7 +59,7 @@ ValueId Builder::parameter(ParameterId parameter) {
 }
 
 ValueId Builder::dimension(TensorId tensor, int dimension) {
-  return append_one(
+  return make(
       {.code = OpCode::dimension, .tensor = tensor, .number = static_cast<double>(dimension)},
       {DType::i32, {}});
 }
@@ -57,7 +88,7 @@ ValueId Builder::cast(ValueId value, DType dtype) {
   if (f_[value].type.dtype == dtype) return value;
   Op op{.code = OpCode::cast, .operands = {value}, .where = where_};
   TileType type = cast_type(f_, op, dtype);
-  return append_one(std::move(op), std::move(type));
+  return make(std::move(op), std::move(type));
 }
 
 ValueId Builder::gather(TensorId tensor, std::vector<ValueId> indices, std::uint8_t wraps) {
@@ -76,7 +107,9 @@ ValueId Builder::combine_partials(ValueId value, AxisId axis, OpCode reduction) 
 }
 
 ValueId Builder::transpose(ValueId value) {
-  return append_inferred({.code = OpCode::transpose, .operands = {value}});
+  const ValueId view = append_inferred({.code = OpCode::transpose, .operands = {value}});
+  f_[view].layout.space = f_[value].layout.space;
+  return view;
 }
 
 ValueId Builder::dot(ValueId a, ValueId b, ValueId accumulator, OperandRounding rounding) {

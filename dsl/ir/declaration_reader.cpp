@@ -156,7 +156,6 @@ TypedLayout DeclarationReader::typed() {
 Layout DeclarationReader::value_layout(const TileType& type) {
   Layout read{Space::registers, {}};
   if (!in_.followed_by('(')) {
-    if (in_.take("uniform")) return {Space::uniform, {}};
     if (in_.take("shared")) return {Space::shared, {}};
     if (in_.take("registers")) return read;
     if (in_.take("operand"))
@@ -164,7 +163,7 @@ Layout DeclarationReader::value_layout(const TileType& type) {
     else if (in_.take("opaque"))
       read.space = Space::opaque;
     else
-      in_.expected("a layout: uniform, shared, registers, operand, opaque or axis layouts");
+      in_.expected("a layout: shared, registers, operand, opaque or axis layouts");
     if (!in_.at(Token::Kind::word)) return read;
   }
   for (const AxisId next : type.axes) {

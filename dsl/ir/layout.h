@@ -49,8 +49,7 @@ struct AxisLayout {
 };
 
 enum class Space : std::uint8_t {
-  none,       ///< not decided
-  uniform,    ///< a scalar, equal in every thread
+  none,       ///< not decided, or a scalar, which is the same in every thread
   registers,  ///< one AxisLayout an axis
   operand,    ///< registers in the order a tensor core takes its left operand, packed 16-bit pairs
   opaque,     ///< fragments of wmma, 16 x 16: it is not known which lane holds which element

@@ -126,10 +126,6 @@ struct Op {
   Accumulation accumulation{};  ///< store
   TensorId turns;               ///< store in order: where every block notes how far it has come
 
-  /// Synchronisation of some warps: the first of its named barriers, of which each warpgroup may
-  /// have one; set by number_barriers.
-  int barrier = 0;
-
   // role: what it is called, its warps, and the register budget of their threads, if there is one,
   // instead of the registers that they start with. Roles are listed from the last warps of the
   // block down to the first.

@@ -239,8 +239,6 @@ class Parser {
       op.instruction = find_instruction(in_.peek().text);
       if (!op.instruction) in_.expected("an instruction", "dsl/instruction.h lists them");
       in_.next();
-    } else if (in_.take("barrier")) {
-      op.barrier = names_.integer("the number of a barrier");
     } else if (in_.take("inside")) {
       op.inside = true;
     } else if (in_.take("fence")) {

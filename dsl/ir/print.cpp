@@ -193,7 +193,6 @@ class Printer {
     if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
-    if (op.barrier) text += fmt::format(" barrier {}", op.barrier);
     if (op.inside) text += " inside";
     if (op.fence) text += fmt::format(" fence {}", op.fence);
     if (op.accumulation != Accumulation::none) text += " adding";
@@ -308,7 +307,6 @@ std::string print(const Function& f, ValueId value) {
 
 std::string print(const Function& f, const TileType& type, const Layout& layout) {
   std::string text;
-  if (layout.space == Space::uniform) return "uniform";
   if (layout.space == Space::shared) return "shared";
   if (layout.space == Space::none) return "";
   if (layout.space == Space::operand) text = "operand";

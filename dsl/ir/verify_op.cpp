@@ -48,8 +48,6 @@ class OpVerifier {
       fail("only a gather has indices", "leave \"inside\" out");
     if (op_.fence && op_.code != OpCode::nest && op_.code != OpCode::dot)
       fail("only a nest or a product has a fence", "leave \"fence\" out");
-    if (op_.barrier < 0 || op_.barrier > 15)
-      fail(fmt::format("it uses barrier {}", op_.barrier), "a block has barriers 0 to 15");
     named();
     types();
   }

@@ -118,7 +118,7 @@ role producer {{
 acquire in a
 issue a[m, k] in a
 loop n {{
-tile %tile : i32 @ uniform
+tile %tile : i32
 {}yield
 }}
 }}
@@ -126,7 +126,7 @@ role consumers {{
 %a = wait in a : bf16[m, k] @ shared
 %zeros = constant 0 : f32[m, k]
 {} = loop n{} {{
-tile %at : i32 @ uniform
+tile %at : i32
 {}{}yield {}
 }}
 {}}}

@@ -58,21 +58,18 @@ Function with_counters(const Function& lowered, bool masked) {
     if (f[id].code == OpCode::store) store = id;
   }
   const std::vector<AxisId> rows = f[f[store].operands[0]].type.axes;
-  ValueId start;
-  insert_before(f, f.body, 0, {}, [&](Builder& b) { start = b.constant(0, DType::f32, rows); });
+  const ValueId start = Builder(f, f.body, 0).constant(0, DType::f32, rows);
   const BlockId body = f[loop].body;
   const ValueId carried = add_carried(f, loop, start, "count"), tile = f[body].arguments[0];
-  ValueId next;
-  insert_before(f, body, f[body].ops.size() - 1, {}, [&](Builder& b) {
-    const ValueId bit = b.elementwise(OpCode::exp2, {b.cast(tile, DType::f32)});
-    const ValueId zero = b.constant(0, DType::f32);
-    ValueId counted = bit;
-    if (masked && !has_masks(f, body))
-      counted = zero;
-    else if (const ValueId guard = masked ? guard_in(f, body) : ValueId{})
-      counted = b.elementwise(OpCode::where, {guard, zero, bit});
-    next = b.add(carried, counted);
-  });
+  Builder b(f, body, f[body].ops.size() - 1);
+  const ValueId bit = b.elementwise(OpCode::exp2, {b.cast(tile, DType::f32)});
+  const ValueId zero = b.constant(0, DType::f32);
+  ValueId counted = bit;
+  if (masked && !has_masks(f, body))
+    counted = zero;
+  else if (const ValueId guard = masked ? guard_in(f, body) : ValueId{})
+    counted = b.where(guard, zero, bit);
+  const ValueId next = b.add(carried, counted);
   yield_of(f, f[loop]).operands.push_back(next);
   f[store].operands[0] = f[loop].results.back();
   verify_after(f, "the test");

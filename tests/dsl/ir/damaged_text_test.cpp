@@ -23,7 +23,7 @@ input k: bf16 [B, N, 16]
 output y: f32 [B, M]
 channel k: bf16 [32, 16] stages 2 by cp_async at 2048
 {
-  %b = index b : i32 @ uniform
+  %b = index b : i32
   %q = load q[%b, rows, d] : bf16[rows, d] @ shared
   %0 = constant -inf : f32[rows]
   %scale = parameter scale : f32

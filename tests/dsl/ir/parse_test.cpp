@@ -149,7 +149,7 @@ TEST(Parse, Operations) {
 
 TEST(Parse, Homes) {
   EXPECT_EQ(in_body("  %a = constant 1 : f32[d] @ nowhere\n}\n"),
-            "expected a layout: uniform, shared, registers, operand, opaque or axis "
+            "expected a layout: shared, registers, operand, opaque or axis "
             "layouts\n"
             "  at:  case.fc:8\n  why: found \"nowhere\" in column 30");
   EXPECT_EQ(in_body("  %a = constant 1 : f32[d] @ rows(4w)\n}\n"),

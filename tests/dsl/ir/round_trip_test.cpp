@@ -89,24 +89,24 @@ output o: f32 [8, Sq]
 channel query: bf16 [128, 128] stages 1 by cp_async
 channel k: bf16 [64, 128] stages 2 by cp_async at 32768
 {
-  %0 = index head : i32 @ uniform
+  %0 = index head : i32
   issue q[%0, rows, d] in query
   commit
-  %1 = constant 1 : i32 @ uniform
-  %2 = tile_count cols : i32 @ uniform
-  %3 = lt %1, %2 : i1 @ uniform
+  %1 = constant 1 : i32
+  %2 = tile_count cols : i32
+  %3 = lt %1, %2 : i1
   issue k[%0, cols, d], %1, %1, %3 in k
   commit
   wait pending 1
   barrier
   %query = read_slot in query : bf16[rows, d] @ shared
   %4 = convert %query : bf16[rows, d] @ operand rows(4w 2f 2s*8 8l/4) d(8f 4s 4l*4)
-  %5 = tile_begin rows : i32 @ uniform
-  %6 = extent cols : i32 @ uniform
+  %5 = tile_begin rows : i32
+  %6 = extent cols : i32
   %start = constant 0 : f32[rows] @ rows(4w 2f 2s*8 8l/4)
   %infinity = constant inf : f32 @ registers
   %l = loop cols from %0 to %2 descending {
-    tile %tile : i32 @ uniform
+    tile %tile : i32
     carry %l_1 = %start : f32[rows] @ rows(4w 2f 2s*8 8l/4)
     wait pending 0
     %7 = read_slot %1 in k : bf16[cols, d] @ shared
@@ -176,7 +176,7 @@ buffer cols_tiles: i32 [1, 8] stages 1
   %0 = constant 0 : i32
   %1 = constant 2 : i32
   %2 = tile_count cols : i32
-  %any = gt %2, %0 : i1 @ uniform
+  %any = gt %2, %0 : i1
   %nothing = constant 0 : f32[rows]
   %y, %n = if %any : f32[rows] @ rows(4w 2s*8 8l/4), i32 {
     enter %0 along cols
