@@ -277,13 +277,7 @@ Truth IntervalAnalysis::compare(OpCode code, ValueId a, ValueId b) {
   const auto left = integers ? affine_form(f_, a) : std::nullopt;
   const auto right = integers ? affine_form(f_, b) : std::nullopt;
   if (left && right && left->quotients.empty() && right->quotients.empty()) {
-    AffineForm form = *left;
-    for (const auto& [axis, factor] : right->positions) form.positions[axis] -= factor;
-    for (const auto& [scalar, factor] : right->scalars) form.scalars[scalar] -= factor;
-    form.constant -= right->constant;
-    std::erase_if(form.positions, [](const auto& term) { return term.second == 0; });
-    std::erase_if(form.scalars, [](const auto& term) { return term.second == 0; });
-    if (const auto difference = affine_range(form)) {
+    if (const auto difference = affine_range(*left + *right * -1)) {
       x = *difference;
       y = {number(0, DType::i32), number(0, DType::i32)};
     }

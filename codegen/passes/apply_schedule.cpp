@@ -1,4 +1,4 @@
-#include "codegen/analysis/loop_order.h"
+#include "codegen/analysis/rescaled_sums.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/schedule_checks.h"

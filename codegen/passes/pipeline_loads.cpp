@@ -27,7 +27,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "codegen/analysis/load_legs.h"
 #include "codegen/analysis/product_stages.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/channels.h"
