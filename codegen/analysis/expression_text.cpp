@@ -4,51 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "codegen/text/infix.h"
+
 namespace flashcore {
 namespace {
 
 using namespace ir;
 
-/// How an operation is written, and how tightly it binds.
-struct Spelling {
-  const char* sign;
-  int level;
-};
-
-constexpr int comparison = 4, unary = 8, atom = 9;
-
-Spelling infix(OpCode code, bool integers) {
-  switch (code) {
-    case OpCode::logical_or:
-      return {"|", 1};
-    case OpCode::logical_and:
-      return {"&", 2};
-    case OpCode::lt:
-      return {"<", comparison};
-    case OpCode::le:
-      return {"<=", comparison};
-    case OpCode::gt:
-      return {">", comparison};
-    case OpCode::ge:
-      return {">=", comparison};
-    case OpCode::eq:
-      return {"==", comparison};
-    case OpCode::ne:
-      return {"!=", comparison};
-    case OpCode::add:
-      return {"+", 5};
-    case OpCode::sub:
-      return {"-", 5};
-    case OpCode::mul:
-      return {"*", 6};
-    case OpCode::div:
-      return {integers ? "//" : "/", 6};
-    case OpCode::mod:
-      return {"%", 6};
-    default:
-      return {nullptr, 0};
-  }
-}
+constexpr int unary = 8, atom = 9;
 
 }  // namespace
 
@@ -77,10 +40,11 @@ ExpressionText::Written ExpressionText::write(ValueId value) {
   if (!op) return {named(value), atom};
   const auto& x = op->operands;
   const bool integers = f_[value].type.dtype == DType::i32;
-  if (const Spelling by = infix(op->code, integers); by.sign) {
+  if (const Infix by = infix(op->code); !by.author.empty()) {
     // Left to right; comparisons stand alone.
-    const int left = by.level == comparison ? by.level + 1 : by.level;
-    return {fmt::format("{} {} {}", at(x[0], left), by.sign, at(x[1], by.level + 1)), by.level};
+    const int left = by.level == comparison_level ? by.level + 1 : by.level;
+    const std::string_view sign = op->code == OpCode::div && integers ? "//" : by.author;
+    return {fmt::format("{} {} {}", at(x[0], left), sign, at(x[1], by.level + 1)), by.level};
   }
   switch (op->code) {
     case OpCode::constant:

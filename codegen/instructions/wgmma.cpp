@@ -16,8 +16,6 @@ using ir::Buffer;
 /// Bytes from the start of a tile to a panel.
 int panel_offset(const Buffer& buffer, int column) { return 2 * buffer.rows * column; }
 
-std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""; }
-
 void print_product(const Product& p) {
   const ProductOperand &a = p.left, &b = p.right;
   const std::string& d = p.sums;
