@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/passes/rewrite.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 
@@ -223,14 +224,8 @@ Truth IntervalAnalysis::derive_condition(ValueId value) {
       if (rows_only(value)) return some_and_all(value);
       return choice(condition(op.operands[0]), condition(op.operands[1]),
                     condition(op.operands[2]));
-    case OpCode::lt:
-    case OpCode::le:
-    case OpCode::gt:
-    case OpCode::ge:
-    case OpCode::eq:
-    case OpCode::ne:
-      return compare(op);
     default:
+      if (is_comparison(op.code)) return compare(op);
       return rows_only(value) ? some_and_all(value) : unknown;
   }
 }

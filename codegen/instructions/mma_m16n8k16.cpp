@@ -53,9 +53,6 @@ const TensorInstruction& mma_m16n8k16() {
       .name = Instruction::mma_m16n8k16,
       .available = &Target::mma_m16n8k16,
       .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
-      .rows = 16,
-      .columns = 8,
-      .terms = 16,
       .takes = is_half_type,
       .column_step = 16,  // ldmatrix brings two instructions' columns
       .sum_rows = sum_rows,

@@ -153,9 +153,6 @@ const TensorInstruction& mma_m16n8k8_tf32() {
       .name = Instruction::mma_m16n8k8_tf32,
       .available = &Target::tf32,
       .instead = "a target from sm_80 up, or a cast of the operands to f16",
-      .rows = 16,
-      .columns = 8,
-      .terms = 8,
       .takes = [](DType dtype) { return dtype == DType::f32; },
       .column_step = 16,  // ldmatrix brings two instructions' columns
       .sum_rows = sum_rows,

@@ -92,8 +92,6 @@ const TensorInstruction& wgmma() {
       .available = &Target::wgmma,
       .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
       .rows = 64,
-      .columns = 8,
-      .terms = 16,
       .takes = is_half_type,
       .warps = 4,
       .asynchronous = true,

@@ -199,8 +199,7 @@ void KernelPrinter::print_convert(const Op& op) {
   if (op.buffer && made_by && made_by->code == OpCode::constant)
     print_constant_tile(op, made_by->number);
   else if (op.buffer)
-    f_[op.operands[0]].layout.space == Space::opaque ? print_blocks_to_shared(op)
-                                                     : print_to_shared(op);
+    print_to_shared(op);
   else if (f_[op.results[0]].layout.space == Space::operand)
     print_operand_load(op);
   else if (f_[op.operands[0]].layout.space == Space::registers)

@@ -59,32 +59,29 @@ void KernelPrinter::print_ring_barriers(const Op&) {
 /// Where the work of a role begins.
 void KernelPrinter::declare_ring_places() {
   constexpr std::size_t many = 8;
+  const auto has_phases = [](const Op& op) {
+    return (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
+  };
   std::set<BufferId> declared, with_phases;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    if ((op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer)
-      with_phases.insert(op.buffer);
+    if (has_phases(op)) with_phases.insert(op.buffer);
   });
   const std::string phases = with_phases.size() > many ? names_.unique("phases") : "";
   if (!phases.empty()) out_.line("unsigned {} = 0;", phases);
   int bits = 0;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    if (goes_round(op) && declared.insert(op.buffer).second) {
-      ring_names_[op.buffer].slot = names_.unique(f_[op.buffer].name + "_slot");
-      out_.line("int {} = 0;", ring_names_[op.buffer].slot);
-    }
-    const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
-    if (!goes_on || !declared.insert(op.buffer).second) return;
+    if ((!goes_round(op) && !has_phases(op)) || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
     std::string variables;
     if (f_[op.buffer].stages > 1) {
       ring.slot = names_.unique(f_[op.buffer].name + "_slot");
       variables = ring.slot + " = 0";
     }
-    if (phases.empty()) {
+    if (has_phases(op) && phases.empty()) {
       ring.phase = names_.unique(f_[op.buffer].name + "_phase");
       ring.next_phase = fmt::format("{} ^= 1;", ring.phase);
       append(variables, ", ", ring.phase + " = 0");
-    } else {
+    } else if (has_phases(op)) {
       ring.phase = fmt::format("({} >> {} & 1)", phases, bits);
       ring.next_phase = fmt::format("{} ^= 1u << {};", phases, bits++);
     }

@@ -114,13 +114,13 @@ std::string KernelText::offset_text(const AxisLayout& layout, const std::string&
 std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
   for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) text += " + " + name;
+    if (key.first == axis && key.second == layout) text = plus(text, name);
   for (std::size_t k = 0; k < cursor.axes.size(); ++k)
     if (cursor.axes[k] == axis)
       if (const std::string more = offset_text(layout, cursor.fragments[k], cursor.slots[k]);
           more != "0")
-        text += " + " + more;
-  return text.starts_with("0 + ") ? text.substr(4) : text;
+        text = plus(text, more);
+  return text;
 }
 
 /// A position, or a part of one: it takes the layout that the tile around it has along the axis.

@@ -104,6 +104,7 @@ void TileMover::print_to_shared(const Op& op) {
             : over    ? chunk_base(f_[over], ring_names_[over].slot)
                       : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
                                                                  : ring_names_[op.buffer].slot));
+  if (f_[from].layout.space == Space::opaque) return print_blocks(op);
   if (writes_rows_by_turns(op, shape)) return print_row_pairs(op, shape);
   std::string first_row;
   if (is_operand_in_flight(op)) {
@@ -170,17 +171,14 @@ void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
 }
 
 /// A product's opaque blocks, whose elements find their order in shared memory.
-void TileMover::print_blocks_to_shared(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Buffer& buffer = f_[op.buffer];
+void TileMover::print_blocks(const Op& op) {
+  const ValueId from = op.operands[0];
+  const int pitch = f_[op.buffer].pitch;
   const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
-  storage_[value.index] = names_.unique(label(value));
-  out_.comment(fmt::format("{} in shared memory", label(from)));
-  out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
   auto i = out_.unrolled("i", rows.fragments, false);
   auto j = out_.unrolled("j", columns.fragments, false);
   out_.line("fc::store_block({} + (({} + i * 16) * {} + {} + j * 16) * 4, {}, {}[i][j]);",
-            storage_[value.index], warp_base(rows), buffer.pitch, warp_base(columns), buffer.pitch,
+            storage_[op.results[0].index], warp_base(rows), pitch, warp_base(columns), pitch,
             storage_[from.index]);
 }
 

@@ -27,7 +27,7 @@ class TileMover : protected KernelText {
   // shared_memory.cpp: between registers and shared memory, and from lane to lane
   void print_to_shared(const ir::Op& op);
   void print_constant_tile(const ir::Op& op, double value);
-  void print_blocks_to_shared(const ir::Op& op);
+  void print_blocks(const ir::Op& op);
   void print_from_shared(const ir::Op& op);
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
