@@ -109,12 +109,8 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
 
 void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis cols) {
   if (spec.packed()) {
-    const Tile longest = builder->scalar("max_q_len", DType::i32);
-    const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
-    const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
-    const Tile sequence = index(batch), next = sequence + 1;
-    builder->segment(rows, load(q(sequence)), load(q(next)), longest);
-    builder->segment(cols, load(k(sequence)), load(k(next)));
+    set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
+    set_packed(*this, cols, "cu_seqlens_k", nullptr);
     return;
   }
   if (spec.q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
@@ -250,6 +246,11 @@ SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
             {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
   const Tile start = sink * unit;
   return {maximum(nothing, divisor.owner() ? start / divisor : start), builder.fill({rows}, 1)};
+}
+
+Tile SoftmaxUnits::lse_of(const Tile& empty, const Tile& row_max, const Tile& row_sum) const {
+  const Tile finite = (in_base2(row_max) + log2(row_sum)) * ln2;
+  return where(empty, -infinity, where(row_max == infinity, infinity, finite));
 }
 
 }  // namespace flashcore
