@@ -88,9 +88,10 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
     const Tile decay = units.exp2_of(s.row_max, next.row_max).named("decay");
     const Tile probs = units.exp2_of(scores, next.row_max).named("probs");
     next.row_sum = s.row_sum * decay + reduce_sum(probs, cols);
+    for (Factor& value : values) value = factor(value);
     const Factor weights = factor_of(spec, probs);
     for (int i = 0; i < ranges; ++i)
-      *next.outs()[i] = *s.outs()[i] * decay + product_of(spec, weights, factor(values[i]));
+      *next.outs()[i] = *s.outs()[i] * decay + product_of(spec, weights, values[i]);
     return next;
   });
 

@@ -109,8 +109,12 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
 
 void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis cols) {
   if (spec.packed()) {
-    set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
-    set_packed(*this, cols, "cu_seqlens_k", nullptr);
+    const Tile longest = builder->scalar("max_q_len", DType::i32);
+    const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
+    const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
+    const Tile sequence = index(batch), next = sequence + 1;
+    builder->segment(rows, load(q(sequence)), load(q(next)), longest);
+    builder->segment(cols, load(k(sequence)), load(k(next)));
     return;
   }
   if (spec.q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
