@@ -44,6 +44,7 @@ struct TensorMapArgument {
   int row_dim = 0;
   int rows = 0;
   int width = 64;  ///< lines of 128, 64 or 32 bytes, swizzled over as many
+  bool operator==(const TensorMapArgument&) const = default;
 };
 
 /// One field of the kernel's single parameter, a struct passed by value in constant memory.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace flashcore {
@@ -14,5 +15,9 @@ struct PreludeFile {
 
 /// Every file of codegen/prelude/, sorted by name.
 std::span<const PreludeFile> device_prelude();
+
+/// The prelude files that define what `body` calls in namespace fc, each after those it includes,
+/// with their include lines gone: the beginning of a file that includes nothing.
+std::string prelude_for(std::string_view body);
 
 }  // namespace flashcore

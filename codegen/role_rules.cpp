@@ -46,13 +46,12 @@ void warpgroups(const ScheduleCheck& check) {
         fmt::format("instruction {} with softmax = shared", name),
         "its accumulators are in registers with a known layout",
         Mending{"softmax = registers", [](Schedule& o) { o.softmax = Softmax::registers; }});
-  const Mending rows_alone{"warps_m = 8 and warps_n = 1",
-                           [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }};
   if (s.warps_n < 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
       s.warps_m * s.warps_n > products.most_warps)
-    check.refuse(fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
-                 "one to three warpgroups of four warps divide rows and columns among them",
-                 rows_alone);
+    check.refuse(
+        fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
+        "one to three warpgroups of four warps divide rows and columns among them",
+        {"warps_m = 8 and warps_n = 1", [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }});
   if (s.warps_n > 1 && s.product_split != ProductSplit::columns)
     check.refuse(
         fmt::format("instruction {} with warps_n = {} and product_split = terms", name, s.warps_n),
@@ -118,21 +117,17 @@ void register_budgets(const ScheduleCheck& check) {
 void no_producer(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
   if (s.producer) return;
-  const auto refuse = [&](const std::string& what, std::string why, std::string fix) {
-    check.refuse("producer = false " + what, std::move(why), std::move(fix),
-                 set("producer", &Schedule::producer, true));
-  };
+  const auto refuse = check.against("producer", &Schedule::producer, true);
   if (s.copy != CopyInstruction::tma)
-    return refuse("without copy = tma", "only with copy = tma does a block have a producer",
-                  "producer = true");
+    return refuse(" without copy = tma", "only with copy = tma does a block have a producer");
   if (s.consumer_threads() != 128)
     refuse(
-        s.warps_n == 1 ? fmt::format("with warps_m = {}", s.warps_m)
-                       : fmt::format("with warps_n = {}", s.warps_n),
+        s.warps_n == 1 ? fmt::format(" with warps_m = {}", s.warps_m)
+                       : fmt::format(" with warps_n = {}", s.warps_n),
         "a warpgroup waits for its own products to have read a slot, and not for those of another",
         "warps_m = 4 and warps_n = 1, or producer = true");
   if (s.persistent)
-    refuse("with persistent = true",
+    refuse(" with persistent = true",
            "the producer is what issues the next tile's loads during a store",
            "persistent = false, or producer = true");
 }
@@ -140,30 +135,27 @@ void no_producer(const ScheduleCheck& check) {
 void ping_pong(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
   if (!s.ping_pong || !describe(check.schedule.instruction).asynchronous) return;
+  const auto refuse = check.against("ping_pong", &Schedule::ping_pong, false);
   if (s.warps_n > 1)
-    check.refuse(fmt::format("ping_pong = true with warps_n = {}", s.warps_n),
-                 "warpgroups that divide columns meet in every iteration, at the same products",
-                 set("ping_pong", &Schedule::ping_pong, false));
-  if (s.consumer_threads() != 128) return;
-  check.refuse("ping_pong = true with one warpgroup", "ping-pong needs a second warpgroup",
-               set("ping_pong", &Schedule::ping_pong, false));
+    refuse(fmt::format(" with warps_n = {}", s.warps_n),
+           "warpgroups that divide columns meet in every iteration, at the same products");
+  if (s.consumer_threads() == 128)
+    refuse(" with one warpgroup", "ping-pong needs a second warpgroup");
 }
 
 void outer_stages(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
   if (s.outer_stages == 1 || (s.outer_stages == 2 && s.has_next_tiles())) return;
-  check.refuse(
-      fmt::format("outer_stages = {}{}", s.outer_stages,
-                  s.has_next_tiles() ? "" : " without persistent = true"),
+  check.against("outer_stages", &Schedule::outer_stages, 1)(
+      s.has_next_tiles() ? "" : " without persistent = true",
       "a tile loaded outside loops has one slot, or two in a block that computes several tiles",
-      "1", set("outer_stages", &Schedule::outer_stages, 1));
+      "1");
 }
 
 void sums_by_products(const ScheduleCheck& check) {
   if (check.schedule.sums_by_products && describe(check.schedule.instruction).column_step > 8)
-    check.refuse("sums_by_products = true without instruction = wgmma",
-                 "its tile of ones is eight columns, as only wgmma takes",
-                 set("sums_by_products", &Schedule::sums_by_products, false));
+    check.against("sums_by_products", &Schedule::sums_by_products, false)(
+        " without instruction = wgmma", "its tile of ones is eight columns, as only wgmma takes");
 }
 
 void tile_scheduler(const ScheduleCheck& check) {
@@ -183,25 +175,19 @@ void persistence(const ScheduleCheck& check) {
           {"grid_order = tiles_first", [](Schedule& o) { o.grid_order = GridOrder::tiles_first; }});
     return;
   }
-  const Mending not_persistent = set("persistent", &Schedule::persistent, false);
+  const auto refuse = check.against("persistent", &Schedule::persistent, false);
   if (check.schedule.copy != CopyInstruction::tma)
-    check.refuse("persistent = true without copy = tma",
-                 "only the copy engine can load the next tile during the epilogue", not_persistent);
+    refuse(" without copy = tma",
+           "only the copy engine can load the next tile during the epilogue");
   for (const Axis& axis : check.f.axes)
     if (axis.ragged)
-      check.refuse("persistent = true with a ragged axis",
-                   fmt::format("a block places {} once", axis.name), not_persistent);
+      refuse(" with a ragged axis", fmt::format("a block places {} once", axis.name));
 }
 
 void positions(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
   if (s.positions_per_block == 1) return;
-  const auto refuse = [&](const std::string& beside, std::string why,
-                          std::string fix = "positions_per_block = 1") {
-    check.refuse(fmt::format("positions_per_block = {}{}", s.positions_per_block, beside),
-                 std::move(why), std::move(fix),
-                 set("positions_per_block", &Schedule::positions_per_block, 1));
-  };
+  const auto refuse = check.against("positions_per_block", &Schedule::positions_per_block, 1);
   if (s.positions_per_block < 1)
     return refuse("", "a block computes at least one position", "1 or more");
   if (!last_position_axis(check.f))
@@ -220,11 +206,7 @@ void cluster_splits(const ScheduleCheck& check) {
   const Schedule& s = check.schedule;
   const int blocks = s.cluster_splits;
   if (blocks == 1) return;
-  const auto refuse = [&](const std::string& beside, std::string why,
-                          std::string fix = "cluster_splits = 1") {
-    check.refuse(fmt::format("cluster_splits = {}{}", blocks, beside), std::move(why),
-                 std::move(fix), set("cluster_splits", &Schedule::cluster_splits, 1));
-  };
+  const auto refuse = check.against("cluster_splits", &Schedule::cluster_splits, 1);
   if (blocks != 2 && blocks != 4 && blocks != 8)
     return refuse("", "a loop is split over 2, 4 or 8 blocks of a cluster", "1, 2, 4 or 8");
   if (s.copy != CopyInstruction::tma)

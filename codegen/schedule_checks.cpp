@@ -50,9 +50,8 @@ void copies(const ScheduleCheck& check) {
 void chains(const ScheduleCheck& check) {
   const int chains = check.schedule.reduction_chains;
   if (chains != 1 && chains != 2 && chains != 4)
-    check.refuse(fmt::format("reduction_chains = {}", chains),
-                 "the fragments of a row are divided among 1, 2 or 4 chains", "1",
-                 set("reduction_chains", &Schedule::reduction_chains, 1));
+    check.against("reduction_chains", &Schedule::reduction_chains, 1)(
+        "", "the fragments of a row are divided among 1, 2 or 4 chains", "1");
 }
 
 void number_formats(const ScheduleCheck& check) {
@@ -67,19 +66,19 @@ void number_formats(const ScheduleCheck& check) {
 void register_limit(const ScheduleCheck& check) {
   const int registers = check.target.registers_per_thread;
   if (check.schedule.register_limit < 24 || check.schedule.register_limit > registers)
-    check.refuse(fmt::format("register_limit = {}", check.schedule.register_limit),
-                 fmt::format("a thread of {} has 24 to {}", check.target.name, registers),
-                 fmt::format("{}", registers),
-                 set("register_limit", &Schedule::register_limit, registers));
+    check.against("register_limit", &Schedule::register_limit, registers)(
+        "", fmt::format("a thread of {} has 24 to {}", check.target.name, registers),
+        fmt::format("{}", registers));
 }
 
 void shared_limit(const ScheduleCheck& check) {
   if (check.schedule.shared_limit < 0 ||
       check.schedule.shared_limit > check.target.shared_per_block)
-    check.refuse(fmt::format("shared_limit = {}", check.schedule.shared_limit),
-                 fmt::format("a block of {} has up to {} bytes of shared memory", check.target.name,
-                             check.target.shared_per_block),
-                 "0, which is all of it", set("shared_limit", &Schedule::shared_limit, 0));
+    check.against("shared_limit", &Schedule::shared_limit, 0)(
+        "",
+        fmt::format("a block of {} has up to {} bytes of shared memory", check.target.name,
+                    check.target.shared_per_block),
+        "0, which is all of it");
 }
 
 std::int64_t thread_count(const Schedule& schedule) {

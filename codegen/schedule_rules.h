@@ -34,6 +34,18 @@ struct ScheduleCheck {
     std::string fix = mending.words;
     refuse(std::move(what), std::move(why), std::move(fix), std::move(mending));
   }
+
+  /// What says reasons against the value of a field, which another one mends: beside what the field
+  /// has it, why not, and what would work, where that is more than the other value.
+  template <class Value>
+  [[nodiscard]] auto against(const char* name, Value Schedule::*field, Value mended) const {
+    return [=, this](const std::string& beside, std::string why, std::string fix = {}) {
+      Mending mending = set(name, field, mended);
+      if (fix.empty()) fix = mending.words;
+      refuse(fmt::format("{} = {}{}", name, schedule.*field, beside), std::move(why),
+             std::move(fix), std::move(mending));
+    };
+  }
 };
 
 // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need

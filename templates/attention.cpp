@@ -1,26 +1,62 @@
 #include "templates/attention.h"
 
+#include <array>
+
+#include "templates/attention_in_parts.h"
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
-
 namespace {
 
 /// What the loop over key columns carries for every query row.
-struct State {
+struct Whole {
   Tile row_max, row_sum, out;
+  std::array<Tile*, 1> outs() { return {&out}; }
+};
+/// The same where the output has two halves.
+struct Halves {
+  Tile row_max, row_sum, left, right;
+  std::array<Tile*, 2> outs() { return {&left, &right}; }
 };
 
-}  // namespace
+/// The tensor of an operand, or those of its parts.
+class Operand {
+ public:
+  Operand(const AttentionTensors& t, bool in_parts, const std::string& name, const Extent& heads,
+          const Extent& length, int dim) {
+    if (!in_parts) tensors_.emplace_back("", t.input(name, heads, length, dim));
+    for (const char* part : part_names)
+      if (in_parts)
+        tensors_.emplace_back(part, t.input(name + part, heads, length, dim, DType::bf16));
+  }
 
-Program attention_forward(const AttentionSpec& spec) {
-  ProgramBuilder b("attention_forward");
+  [[nodiscard]] Factor load_tiles(const AttentionTensors& t, const Index& head, Axis rows,
+                                  Axis columns, const std::string& name) const {
+    Factor tiles;
+    for (const auto& [part, tensor] : tensors_)
+      tiles.push_back(load(t.at(tensor, head, rows, columns)).named(name + part));
+    return tiles;
+  }
+
+ private:
+  std::vector<std::pair<std::string, Tensor>> tensors_;
+};
+
+/// `State` is Whole or Halves. Operands that come in parts are not split here.
+template <class State>
+Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
+  ProgramBuilder b(name);
   AttentionTensors t = declare_attention(b, spec);
-  const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
+  State start;
+  const int ranges = static_cast<int>(start.outs().size());
+  const int width = in_parts ? value_columns(spec) : spec.stored_value_dim();
+  const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", width);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
-  const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
-  const Tensor k = t.input("k", t.kv_heads, t.kv_len, spec.stored_dim());
-  const Tensor v = t.input("v", t.kv_heads, t.kv_len, spec.stored_value_dim());
+  const Operand q(t, in_parts, "q", t.heads, t.q_len, spec.stored_dim());
+  const Operand k(t, in_parts, "k", t.kv_heads, t.kv_len, spec.stored_dim());
+  std::vector<Operand> v;
+  for (const std::string& range : in_parts ? names_of_values(spec) : std::vector<std::string>{"v"})
+    v.emplace_back(t, in_parts, range, t.kv_heads, t.kv_len, width);
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
@@ -28,40 +64,59 @@ Program attention_forward(const AttentionSpec& spec) {
   t.set_segments(spec, rows, cols);
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
+  const auto factor = [&](const Factor& loaded) {
+    return in_parts ? loaded : factor_of(spec, loaded[0]);
+  };
 
-  const Factor query = factor_of(spec, load(t.at(q, t.head, rows, d)).named("query"));
+  const Factor query = factor(q.load_tiles(t, t.head, rows, d, "query"));
   const SoftmaxUnits units = softmax_units(b, spec, scale);
-
   const SoftmaxStart softmax =
       start_softmax(b, spec, t, rows, cols, units.unit, units.products_alone ? scale : Tile());
-  const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"),
-                    b.fill({rows, dv}, 0).named("out")};
-  const State last = b.loop(cols, start, [&](const State& s) {
-    const Tile key = load(t.at(k, kv_head, cols, d)).named("key");
-    const Tile value = load(t.at(v, kv_head, cols, dv)).named("value");
-    const Tile scores =
-        scores_of(b, spec, t, product_of(spec, query, transpose(factor_of(spec, key))), units.scale,
-                  rows, cols, units.unit)
-            .named("scores");
-    const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
-    const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
-    const Tile probs = units.exp2_of(scores, row_max).named("probs");
-    return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
-                 s.out * decay + product_of(spec, factor_of(spec, probs), factor_of(spec, value))};
+  start.row_max = softmax.row_max.named("row_max");
+  start.row_sum = softmax.row_sum.named("row_sum");
+  for (Tile* out : start.outs()) *out = b.fill({rows, dv}, 0).named("out");
+  State last = b.loop(cols, start, [&](State s) {
+    const Factor key = k.load_tiles(t, kv_head, cols, d, "key");
+    std::vector<Factor> values;
+    for (const Operand& range : v)
+      values.push_back(range.load_tiles(t, kv_head, cols, dv, "value"));
+    const Tile scores = scores_of(b, spec, t, product_of(spec, query, transpose(factor(key))),
+                                  units.scale, rows, cols, units.unit)
+                            .named("scores");
+    State next;
+    next.row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
+    const Tile decay = units.exp2_of(s.row_max, next.row_max).named("decay");
+    const Tile probs = units.exp2_of(scores, next.row_max).named("probs");
+    next.row_sum = s.row_sum * decay + reduce_sum(probs, cols);
+    for (Factor& value : values) value = factor(value);
+    const Factor weights = factor_of(spec, probs);
+    for (int i = 0; i < ranges; ++i)
+      *next.outs()[i] = *s.outs()[i] * decay + product_of(spec, weights, values[i]);
+    return next;
   });
 
   // A row that saw no key has row_sum 0 and becomes zeros, as does one beyond its sequence; a NaN
   // in its scores stays a NaN.
   const Tile empty = t.or_beyond(last.row_sum == 0.f, rows).named("empty");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
-  store(t.at(o, t.head, rows, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse) {
-    // An infinite score makes its row's weights NaN, and not what they sum up to.
-    const Tile finite = (units.in_base2(last.row_max) + log2(last.row_sum)) * ln2;
-    store(t.at(lse, rows),
-          where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
+  for (int i = 0; i < ranges; ++i) {
+    const Index columns = ranges == 1 ? Index(dv) : Index(index(dv) + i * width);
+    const Tile out = *last.outs()[i] * inverse;
+    store(t.at(o, t.head, rows, columns), in_parts ? out : cast(out, spec.dtype));
   }
+  if (spec.lse) store(t.at(lse, rows), units.lse_of(empty, last.row_max, last.row_sum));
   return b.finish();
+}
+
+}  // namespace
+
+Program attention_forward(const AttentionSpec& spec) {
+  return forward<Whole>(spec, "attention_forward", false);
+}
+
+Program attention_forward_in_parts(const AttentionSpec& spec) {
+  constexpr const char* name = "attention_forward_in_parts";
+  return halves_values(spec) ? forward<Halves>(spec, name, true) : forward<Whole>(spec, name, true);
 }
 
 }  // namespace flashcore

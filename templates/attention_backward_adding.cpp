@@ -1,8 +1,7 @@
 #include "templates/attention_backward_adding.h"
 
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_key_program.h"
-#include "templates/attention_backward_terms.h"
+#include "templates/attention_backward_parts.h"
 
 namespace flashcore {
 
@@ -58,9 +57,9 @@ std::vector<std::vector<Schedule>> attention_backward_adding_schedules(const Att
                                                                        const Target& target) {
   std::vector<std::vector<Schedule>> schedules{
       attention_backward_rows_schedules(spec, target),
-      attention_backward_adding_zeros_schedules(spec, target),
+      attention_backward_rows_schedules(spec, target),
       attention_backward_adding_keys_schedules(spec, target),
-      attention_backward_adding_queries_schedules(spec, target)};
+      attention_backward_rows_schedules(spec, target)};
   if (spec.group() > 1) schedules.push_back(attention_backward_groups_schedules(spec, target));
   return schedules;
 }

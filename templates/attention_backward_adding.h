@@ -26,13 +26,9 @@ Program attention_backward_adding_keys(const AttentionSpec& spec);
 /// Input dq_sums, scalar `scale`; output dq, like q.
 Program attention_backward_adding_queries(const AttentionSpec& spec);
 
-/// The schedules of each: the best first, then safer ones.
-std::vector<Schedule> attention_backward_adding_zeros_schedules(const AttentionSpec& spec,
-                                                                const Target& target);
+/// The best first, then safer ones; those of the other two are attention_backward_rows_schedules.
 std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSpec& spec,
                                                                const Target& target);
-std::vector<Schedule> attention_backward_adding_queries_schedules(const AttentionSpec& spec,
-                                                                  const Target& target);
 
 /// All of them in one launch, with the arguments of attention_backward; dq_sums is one more
 /// workspace.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "templates/attention_tensors.h"
+#include "templates/choice/decode_splits.h"
 #include "templates/key_range.h"
 
 namespace flashcore {
@@ -300,13 +301,24 @@ Program attention_decode_combine(const DecodeSpec& given) {
   }
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, row, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse) {
-    // An infinite score makes its row's weights NaN, and not what they sum up to.
-    const Tile finite = (last.row_max + log2(last.row_sum)) * ln2;
-    store(t.at(lse, row),
-          where(empty, -infinity, where(last.row_max == infinity, infinity, finite)));
-  }
+  if (spec.lse) store(t.at(lse, row), SoftmaxUnits{}.lse_of(empty, last.row_max, last.row_sum));
   return b.finish();
+}
+
+Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& model) {
+  ModuleBuilder m("attention_decode");
+  m.number("splits", decode_splits_text(spec, row_tile, model));
+  for (const char* workspace : {"partial", "partial_max", "partial_sum"}) m.workspace(workspace);
+  if (spec.attention.packed() && spec.packs_heads())
+    m.number("most_packed_rows", fmt::format("max_q_len * {}", spec.attention.group()));
+  m.kernel(attention_decode_split(spec));
+  m.kernel(attention_decode_combine(spec));
+  return m.finish();
+}
+
+bool can_decode(const AttentionSpec& spec, const Target& target) {
+  return target.mma_m16n8k16 && target.async_copy && spec.dtype != DType::f32 &&
+         spec.head_dim <= 256 && spec.value_dim() <= 256 && spec.group() <= most_decode_rows;
 }
 
 }  // namespace flashcore

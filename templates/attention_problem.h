@@ -29,7 +29,21 @@ struct AttentionProblems {
 };
 
 /// Lengths, batch and heads that a spec fixes are the same in every call.
-AttentionProblem as_fixed_by(const AttentionSpec& spec, const AttentionProblem& problem);
-AttentionProblems as_fixed_by(const AttentionSpec& spec, const AttentionProblems& problems);
+inline AttentionProblem as_fixed_by(const AttentionSpec& spec, const AttentionProblem& problem) {
+  return {.batch = spec.batch.value_or(problem.batch),
+          .heads = spec.heads ? spec.heads : problem.heads,
+          .q_len = spec.q_len.value_or(problem.q_len),
+          .kv_len = spec.kv_len.value_or(problem.kv_len)};
+}
+inline AttentionProblems as_fixed_by(const AttentionSpec& spec, const AttentionProblems& problems) {
+  const AttentionProblem fixed = as_fixed_by(spec, AttentionProblem{});
+  const auto either = [](std::int64_t number, const LengthRange& range) {
+    return number > 0 ? LengthRange{number, number} : range;
+  };
+  return {.batch = either(fixed.batch, problems.batch),
+          .heads = either(fixed.heads, problems.heads),
+          .q_len = either(fixed.q_len, problems.q_len),
+          .kv_len = either(fixed.kv_len, problems.kv_len)};
+}
 
 }  // namespace flashcore

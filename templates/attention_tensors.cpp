@@ -252,4 +252,9 @@ SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
   return {maximum(nothing, divisor.owner() ? start / divisor : start), builder.fill({rows}, 1)};
 }
 
+Tile SoftmaxUnits::lse_of(const Tile& empty, const Tile& row_max, const Tile& row_sum) const {
+  const Tile finite = (in_base2(row_max) + log2(row_sum)) * ln2;
+  return where(empty, -infinity, where(row_max == infinity, infinity, finite));
+}
+
 }  // namespace flashcore

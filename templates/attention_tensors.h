@@ -82,6 +82,9 @@ struct SoftmaxUnits {
     return factor.owner() ? exp2((x - reference) * factor) : exp2(x - reference);
   }
   [[nodiscard]] Tile in_base2(const Tile& x) const { return factor.owner() ? x * factor : x; }
+  /// The log-sum-exp of rows, from their maxima and sums of weights. That of an infinite score is
+  /// infinite: it makes its row's weights NaN, and not what they sum up to.
+  [[nodiscard]] Tile lse_of(const Tile& empty, const Tile& row_max, const Tile& row_sum) const;
 };
 /// Whether the units are those of scores of any size.
 bool scores_of_any_size(const AttentionSpec& spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/passes/rewrite.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 
@@ -223,14 +224,8 @@ Truth IntervalAnalysis::derive_condition(ValueId value) {
       if (rows_only(value)) return some_and_all(value);
       return choice(condition(op.operands[0]), condition(op.operands[1]),
                     condition(op.operands[2]));
-    case OpCode::lt:
-    case OpCode::le:
-    case OpCode::gt:
-    case OpCode::ge:
-    case OpCode::eq:
-    case OpCode::ne:
-      return compare(op);
     default:
+      if (is_comparison(op.code)) return compare(op);
       return rows_only(value) ? some_and_all(value) : unknown;
   }
 }
@@ -277,13 +272,7 @@ Truth IntervalAnalysis::compare(OpCode code, ValueId a, ValueId b) {
   const auto left = integers ? affine_form(f_, a) : std::nullopt;
   const auto right = integers ? affine_form(f_, b) : std::nullopt;
   if (left && right && left->quotients.empty() && right->quotients.empty()) {
-    AffineForm form = *left;
-    for (const auto& [axis, factor] : right->positions) form.positions[axis] -= factor;
-    for (const auto& [scalar, factor] : right->scalars) form.scalars[scalar] -= factor;
-    form.constant -= right->constant;
-    std::erase_if(form.positions, [](const auto& term) { return term.second == 0; });
-    std::erase_if(form.scalars, [](const auto& term) { return term.second == 0; });
-    if (const auto difference = affine_range(form)) {
+    if (const auto difference = affine_range(*left + *right * -1)) {
       x = *difference;
       y = {number(0, DType::i32), number(0, DType::i32)};
     }

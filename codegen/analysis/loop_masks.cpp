@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/analysis/empty_tiles.h"
+#include "codegen/analysis/neutral.h"
 #include "codegen/passes/rewrite.h"
 
 namespace flashcore {
@@ -29,32 +29,16 @@ bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
 }
 
 /// Smaller coefficients, and the constant rounded down: positions are integers.
-void reduce(AffineForm& form) {
+AffineForm reduced(AffineForm form) {
   std::int64_t common = 0;
-  for (const auto& [axis, factor] : form.positions) common = std::gcd(common, factor);
-  for (const auto& [quotient, factor] : form.quotients) common = std::gcd(common, factor);
-  for (const auto& [scalar, factor] : form.scalars) common = std::gcd(common, factor);
-  if (common < 2) return;
-  for (auto& [axis, factor] : form.positions) factor /= common;
-  for (auto& [quotient, factor] : form.quotients) factor /= common;
-  for (auto& [scalar, factor] : form.scalars) factor /= common;
+  for_each_kind(form, [&](const auto& terms) {
+    for (const auto& [atom, factor] : terms) common = std::gcd(common, factor);
+  });
+  if (common < 2) return form;
+  for_each_kind(form, [&](auto& terms) {
+    for (auto& [atom, factor] : terms) factor /= common;
+  });
   form.constant = form.constant / common - (form.constant % common < 0 ? 1 : 0);
-}
-
-/// a x + b y
-AffineForm combined(const AffineForm& x, std::int64_t a, const AffineForm& y, std::int64_t b) {
-  AffineForm form;
-  for (const auto& [axis, factor] : x.positions) form.positions[axis] += a * factor;
-  for (const auto& [axis, factor] : y.positions) form.positions[axis] += b * factor;
-  for (const auto& [quotient, factor] : x.quotients) form.quotients[quotient] += a * factor;
-  for (const auto& [quotient, factor] : y.quotients) form.quotients[quotient] += b * factor;
-  for (const auto& [scalar, factor] : x.scalars) form.scalars[scalar] += a * factor;
-  for (const auto& [scalar, factor] : y.scalars) form.scalars[scalar] += b * factor;
-  form.constant = a * x.constant + b * y.constant;
-  std::erase_if(form.positions, [](const auto& term) { return term.second == 0; });
-  std::erase_if(form.quotients, [](const auto& term) { return term.second == 0; });
-  std::erase_if(form.scalars, [](const auto& term) { return term.second == 0; });
-  reduce(form);
   return form;
 }
 
@@ -101,7 +85,7 @@ std::vector<AffineForm> without_rows(const Function& f, const std::vector<Affine
       for (const AffineForm& high : terms) {
         const auto down = high.positions.find(axis);
         if (down != high.positions.end() && down->second < 0)
-          implied.push_back(combined(low, -down->second, high, up));
+          implied.push_back(reduced(low * -down->second + high * up));
       }
     }
   return implied;

@@ -1,9 +1,11 @@
 // In which stage of a software pipeline each op of a loop's body runs, so that asynchronous
-// products of several iterations are in flight at once.
+// products of several iterations are in flight at once; and which loads the first products wait for.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "dsl/ir/function.h"
 
@@ -49,5 +51,20 @@ bool is_asynchronous_product(const ir::Op& op);
 /// Whether an op of a loop's body does nothing but scale a carried sum for the product that adds to
 /// it.
 bool scales_sum(const ir::Function& f, const ir::Op& loop, ir::OpId op);
+
+/// With one slot a load, the loads of a loop form a relay: each leg is what is first used in one
+/// place, and is on its way while the products of the leg in front run. A leg: loads whose tiles are
+/// first used by the same product of the loop's body.
+struct LoadLeg {
+  std::size_t first_use, last_use;  ///< positions of products
+  std::vector<std::size_t> loads;   ///< which of the tiles asked for
+};
+
+/// In the order of their first uses.
+std::vector<LoadLeg> load_legs(const ir::Function& f, const ir::Op& loop,
+                               const std::vector<ir::ValueId>& tiles);
+
+/// The next tile starts while the last leg's products run, so the first leg's must be over by then.
+bool relays(const std::vector<LoadLeg>& legs);
 
 }  // namespace flashcore

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "codegen/passes/rewrite.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 namespace {
@@ -98,26 +99,21 @@ class Analysis {
       case OpCode::exp2:
       case OpCode::exp:
         return raised(op);
-      case OpCode::eq:
-      case OpCode::ne:
-      case OpCode::lt:
-      case OpCode::le:
-      case OpCode::gt:
-      case OpCode::ge: {
-        // E is above zero, and so turns no sign.
-        const bool left = scaled(operand(0)) && is(op.operands[1], 0),
-                   right = scaled(operand(1)) && is(op.operands[0], 0);
-        // What was subtracted is finite whatever it is.
-        const auto infinite = [&](ValueId v) { return is(v, INFINITY) || is(v, -INFINITY); };
-        const bool beyond =
-            (operand(0) && infinite(op.operands[1])) || (operand(1) && infinite(op.operands[0]));
-        return left || right || beyond ? Known(Change{}) : std::nullopt;
-      }
       case OpCode::where:
         return choice(op);
       default:
-        return std::nullopt;
+        return is_comparison(op.code) ? comparison(op) : std::nullopt;
     }
+  }
+
+  [[nodiscard]] Known comparison(const Op& op) const {
+    for (const std::size_t i : {0, 1}) {
+      const Known side = of(op.operands[i]);
+      const ValueId other = op.operands[1 - i];
+      // E is above zero, and so turns no sign. What was subtracted is finite whatever it is.
+      if ((scaled(side) && is(other, 0)) || (side && is_infinite(other))) return Change{};
+    }
+    return std::nullopt;
   }
 
   [[nodiscard]] static Known scaled(const Known& a) { return a && a->plus == 0 ? a : std::nullopt; }
@@ -158,7 +154,7 @@ class Analysis {
     if (!yes || !no) return std::nullopt;
     if (*yes == *no) return yes;
     const auto stays = [&](ValueId value, const Change& as) {
-      return is(value, INFINITY) || is(value, -INFINITY) || (as.plus == 0 && is(value, 0));
+      return is_infinite(value) || (as.plus == 0 && is(value, 0));
     };
     if (stays(op.operands[2], *yes)) return yes;
     if (stays(op.operands[1], *no)) return no;
@@ -166,6 +162,9 @@ class Analysis {
   }
 
   [[nodiscard]] bool is(ValueId value, double number) const { return is_number(f_, value, number); }
+  [[nodiscard]] bool is_infinite(ValueId value) const {
+    return is(value, INFINITY) || is(value, -INFINITY);
+  }
 
   const Function& f_;
   const bool base_two_;

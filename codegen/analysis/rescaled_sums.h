@@ -1,5 +1,5 @@
 // What a loop carries from iteration to iteration: maxima, sums, and sums that are rescaled as a
-// maximum grows.
+// maximum grows; and whether its result is independent of the order of its iterations.
 #pragma once
 
 #include <optional>
@@ -31,5 +31,11 @@ struct CarriedValue {
 using CarriedValues = std::vector<std::optional<CarriedValue>>;
 
 CarriedValues carried_values(const ir::Function& f, const ir::Op& loop);
+
+/// False only where the program says that order does not matter, or it is known: the loop carries
+/// maxima, sums, and sums scaled as a maximum grows, and what an iteration stores is the
+/// iteration's own. A moving average, or a running sum that every iteration stores, depends on the
+/// order.
+bool order_matters(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

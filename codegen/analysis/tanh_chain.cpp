@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/analysis/mask_ops.h"
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/passes/rewrite.h"
 
 namespace flashcore {

@@ -6,7 +6,8 @@
 //
 // The condition means the same without the guard. With it a pass can split the loop, or test the
 // guard once a tile, and leave the mask out. A scalar that asks something else, as a score's condition
-// on its head does, is no guard.
+// on its head does, is no guard. And the operations that only a mask needs, which a tile that it does
+// not cut can do without.
 #pragma once
 
 #include <optional>
@@ -51,5 +52,9 @@ class TileGuards {
   const ir::Function& f_;
   std::vector<ir::ValueId> tiles_;  ///< the numbers of current tiles
 };
+
+/// The ops of a block, in order, that compute something in registers which only the mask (a
+/// `where`) and such ops read; what the mask hides a part of is none of them.
+std::vector<ir::OpId> ops_of_mask(const ir::Function& f, ir::BlockId block, ir::OpId mask);
 
 }  // namespace flashcore

@@ -28,8 +28,7 @@ struct TensorInstruction {
   bool Target::*available = nullptr;  ///< the fact that a target has it by; none: every target has
   std::string_view instead;           ///< what to take where the target lacks it
 
-  // One instruction adds [rows, terms] times [terms, columns] to sums of [rows, columns].
-  int rows = 16, columns = 8, terms = 16;
+  int rows = 16, columns = 8;      ///< of the sums that one instruction adds to
   bool (*takes)(DType) = nullptr;  ///< the elements of both operands; sums are f32
   int warps = 1;                   ///< that issue it together, and divide its rows
   bool asynchronous = false;       ///< sums may be read behind a wait only

@@ -21,7 +21,8 @@ void print_product(const Product& p) {
   if (p.left.buffer) {
     a = fmt::format("a[{}]", i);
     p.out.line("fc::u32 a[{}][4];", p.rows.fragments);
-    over_rows(p.out, p.rows, false, [&] { load_left(p.out, p.left, p.rows, i, a); });
+    const auto down = p.out.repeated("i", p.rows.fragments, false);
+    load_left(p.out, p.left, p.rows, i, a);
   }
   auto across = p.out.unrolled("j", p.columns.fragments / 2);
   p.out.line("fc::u32 b[4];");
@@ -33,10 +34,9 @@ void print_product(const Product& p) {
     p.out.line("fc::load_matrices_transposed(b, {});",
                matrix_address(p.right, plus(p.first_term, "lane % 16"), "lane / 16 * 8", "k * 16",
                               "j * 16", warp_base(p.columns)));
-  over_rows(p.out, p.rows, true, [&] {
-    p.out.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", p.element, p.sums, i, a);
-    p.out.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", p.element, p.sums, i, a);
-  });
+  const auto down = p.out.repeated("i", p.rows.fragments);
+  p.out.line("fc::multiply<{}>({}[{}][2 * j], {}, b[0], b[1]);", p.element, p.sums, i, a);
+  p.out.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", p.element, p.sums, i, a);
 }
 
 void print_left_load(const LeftOperandLoad& load) {
@@ -53,9 +53,6 @@ const TensorInstruction& mma_m16n8k16() {
       .name = Instruction::mma_m16n8k16,
       .available = &Target::mma_m16n8k16,
       .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
-      .rows = 16,
-      .columns = 8,
-      .terms = 16,
       .takes = is_half_type,
       .column_step = 16,  // ldmatrix brings two instructions' columns
       .sum_rows = sum_rows,

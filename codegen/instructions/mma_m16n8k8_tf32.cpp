@@ -126,19 +126,17 @@ void print_product(const Product& p) {
     a = fmt::format("{}[{}][k]", p.left.base, i);
   } else {
     p.out.line("fc::u32 a[{}][4];", p.rows.fragments);
-    over_rows(p.out, p.rows, true, [&] {
-      if (p.left.buffer)
-        load_left(p.out, p.left, p.rows, i, a, p.first_term, order);
-      else
-        p.out.line("fc::round_sums_tf32({}, {}[{}][k]);", a, p.left.base, i);
-    });
+    const auto down = p.out.repeated("i", p.rows.fragments);
+    if (p.left.buffer)
+      load_left(p.out, p.left, p.rows, i, a, p.first_term, order);
+    else
+      p.out.line("fc::round_sums_tf32({}, {}[{}][k]);", a, p.left.base, i);
   }
   auto across = p.out.unrolled("j", p.columns.fragments / 2);
   load_right(p.out, p, order);
-  over_rows(p.out, p.rows, true, [&] {
-    p.out.line("fc::multiply_tf32({}[{}][2 * j], {}, b[0], b[1]);", p.sums, i, a);
-    p.out.line("fc::multiply_tf32({}[{}][2 * j + 1], {}, b[2], b[3]);", p.sums, i, a);
-  });
+  const auto down = p.out.repeated("i", p.rows.fragments);
+  p.out.line("fc::multiply_tf32({}[{}][2 * j], {}, b[0], b[1]);", p.sums, i, a);
+  p.out.line("fc::multiply_tf32({}[{}][2 * j + 1], {}, b[2], b[3]);", p.sums, i, a);
 }
 
 void print_left_load(const LeftOperandLoad& load) {
@@ -155,9 +153,6 @@ const TensorInstruction& mma_m16n8k8_tf32() {
       .name = Instruction::mma_m16n8k8_tf32,
       .available = &Target::tf32,
       .instead = "a target from sm_80 up, or a cast of the operands to f16",
-      .rows = 16,
-      .columns = 8,
-      .terms = 8,
       .takes = [](DType dtype) { return dtype == DType::f32; },
       .column_step = 16,  // ldmatrix brings two instructions' columns
       .sum_rows = sum_rows,

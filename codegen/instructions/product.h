@@ -41,13 +41,4 @@ struct LeftOperandLoad {
   int terms = 0;
 };
 
-/// Opens the loop `i` over the rows' fragments, if there is more than one, around what `body`
-/// writes.
-template <class Body>
-void over_rows(Writer& out, const ir::AxisLayout& rows, bool braces, Body body) {
-  if (rows.fragments == 1) return body();
-  auto scope = out.unrolled("i", rows.fragments, braces);
-  body();
-}
-
 }  // namespace flashcore

@@ -18,8 +18,6 @@ constexpr int most_columns = 256;  ///< of one instruction
 /// Bytes from the start of a tile to a panel.
 int panel_offset(const Buffer& buffer, int column) { return 2 * buffer.rows * column; }
 
-std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""; }
-
 void print_product(const Product& p) {
   const ProductOperand &a = p.left, &b = p.right;
   const std::string& d = p.sums;
@@ -103,8 +101,6 @@ const TensorInstruction& wgmma() {
       .available = &Target::wgmma,
       .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
       .rows = 64,
-      .columns = 8,
-      .terms = 16,
       .takes = is_half_type,
       .warps = 4,
       .asynchronous = true,

@@ -50,9 +50,7 @@ const TensorInstruction& wmma() {
   static constexpr ir::AxisLayout block{.slots = 16};
   static constexpr TensorInstruction description{
       .name = Instruction::wmma,
-      .rows = 16,
       .columns = 16,
-      .terms = 16,
       .takes = is_half_type,
       .opaque = true,
       .sum_rows = block,

@@ -13,6 +13,16 @@ struct ChunkLoop {
   int first_column, width, panels;
 };
 
-std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer);
+inline std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) {
+  std::vector<ChunkLoop> loops;
+  const auto add = [&](int first_column, int width, int panels) {
+    if (panels) loops.push_back({first_column, width, panels});
+  };
+  const int line = 128 / size_of(buffer.dtype), wide = buffer.columns / line * line;
+  add(0, line, buffer.columns / line);
+  add(wide, line / 2, buffer.columns % line / (line / 2));
+  add(buffer.columns - line / 4, line / 4, buffer.columns % (line / 2) / (line / 4));
+  return loops;
+}
 
 }  // namespace flashcore

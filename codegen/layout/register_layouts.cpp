@@ -56,30 +56,19 @@ PlainLayout plain_tile(int rows, int columns, int warps, int slots, bool in_pair
   slots = power_of_two_divisor(columns / lanes, slots);
   const int row_lanes = 32 / lanes, row_warps = power_of_two_divisor(rows / row_lanes, warps);
   PlainLayout layout;
-  layout.columns = {.fragments = columns / (lanes * slots),
-                    .slots = slots,
-                    .slot_stride = 1,
-                    .lanes = lanes,
-                    .lane_divisor = 1,
-                    .lane_stride = slots};
+  layout.columns = {
+      .fragments = columns / (lanes * slots), .slots = slots, .lanes = lanes, .lane_stride = slots};
   layout.rows = {.warps = row_warps,
-                 .warp_divisor = 1,
                  .fragments = rows / (row_warps * row_lanes),
-                 .slots = 1,
-                 .slot_stride = 1,
                  .lanes = row_lanes,
-                 .lane_divisor = lanes,
-                 .lane_stride = 1};
+                 .lane_divisor = lanes};
   return layout;
 }
 
 AxisLayout plain_vector(int length, int warps) {
   const int lanes = power_of_two_divisor(length, 32);
   const int used_warps = power_of_two_divisor(length / lanes, warps);
-  return {.warps = used_warps,
-          .fragments = length / (lanes * used_warps),
-          .lanes = lanes,
-          .lane_stride = 1};
+  return {.warps = used_warps, .fragments = length / (lanes * used_warps), .lanes = lanes};
 }
 
 }  // namespace flashcore

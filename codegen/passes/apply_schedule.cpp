@@ -1,6 +1,6 @@
 // Gives every axis its tile size and every loop its direction, as the schedule says. After it,
 // Axis::tile is set.
-#include "codegen/analysis/loop_order.h"
+#include "codegen/analysis/rescaled_sums.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"

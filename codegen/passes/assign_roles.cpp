@@ -24,7 +24,7 @@
 #include <set>
 #include <vector>
 
-#include "codegen/analysis/beyond_axis.h"
+#include "codegen/analysis/inside_axis.h"
 #include "codegen/analysis/position_axis.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/channels.h"

@@ -19,8 +19,8 @@
 #include <set>
 #include <vector>
 
-#include "codegen/analysis/mask_ops.h"
 #include "codegen/analysis/tanh_chain.h"
+#include "codegen/analysis/tile_guard.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/passes.h"

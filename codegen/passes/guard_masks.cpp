@@ -18,7 +18,6 @@
 #include <set>
 #include <vector>
 
-#include "codegen/analysis/mask_ops.h"
 #include "codegen/analysis/tile_guard.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"

@@ -28,7 +28,6 @@
 #include <map>
 #include <vector>
 
-#include "codegen/analysis/load_legs.h"
 #include "codegen/analysis/product_stages.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"

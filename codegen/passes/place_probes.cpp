@@ -5,7 +5,7 @@
 // visit.
 #include <vector>
 
-#include "codegen/analysis/empty_tiles.h"
+#include "codegen/analysis/neutral.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 

@@ -21,7 +21,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/analysis/trend.h"
+#include "codegen/analysis/position_axis.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"

@@ -51,6 +51,20 @@ FC_DEVICE f16 from_float<f16>(float x) {
   return {static_cast<u16>(pack<f16>(x, 0.f))};
 }
 
+// Elements of memory as values in registers, and back.
+FC_DEVICE float to_value(f16 x) { return to_float(x); }
+FC_DEVICE float to_value(bf16 x) { return to_float(x); }
+FC_DEVICE float to_value(float x) { return x; }
+FC_DEVICE int to_value(int x) { return x; }
+template <class T>
+FC_DEVICE T from_value(float x) {
+  return from_float<T>(x);
+}
+template <class T>
+FC_DEVICE T from_value(int x) {
+  return x;
+}
+
 // What is left of an fp32 value after storage as T.
 template <class T>
 FC_DEVICE float round_to(float x) {

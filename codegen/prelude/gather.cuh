@@ -13,11 +13,7 @@ FC_DEVICE bool within(int index, int length) {
 // A negative index counts from the end, once.
 FC_DEVICE int wrapped(int index, int length) { return index < 0 ? index + length : index; }
 
-FC_DEVICE float to_value(f16 x) { return to_float(x); }
-FC_DEVICE float to_value(bf16 x) { return to_float(x); }
-FC_DEVICE float to_value(float x) { return x; }
 FC_DEVICE float to_value(double x) { return static_cast<float>(x); }
-FC_DEVICE int to_value(int x) { return x; }
 FC_DEVICE int to_value(short x) { return x; }
 FC_DEVICE int to_value(signed char x) { return x; }
 FC_DEVICE int to_value(unsigned char x) { return x; }

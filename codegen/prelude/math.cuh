@@ -42,25 +42,6 @@ FC_DEVICE u32 float_bits(float x) { return __builtin_bit_cast(u32, x); }
 FC_DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 FC_DEVICE float max(float a, float b) { return fmaxf(a, b); }
 FC_DEVICE float min(float a, float b) { return fminf(a, b); }
-// The same, but a NaN is the result.
-FC_DEVICE float max_or_nan(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-#else
-  return a < b ? b : a;
-#endif
-}
-FC_DEVICE float min_or_nan(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float y;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-#else
-  return b < a ? b : a;
-#endif
-}
 FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 FC_DEVICE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }

@@ -11,74 +11,45 @@ FC_DEVICE u32 shared_base() {
   return static_cast<u32>(__cvta_generic_to_shared(shared_memory));
 }
 
+template <class T, int n>
+struct alignas(n * sizeof(T)) neighbours {
+  T element[n];
+};
+
 // n neighbouring elements in one access of n * sizeof(T) bytes, aligned to that; n is a power of
 // two and the access at most 16 bytes. 16-bit elements become fp32.
-template <int n, class T>
-FC_DEVICE void load_global(float* out, const T* source) {
-  struct alignas(n * sizeof(T)) Vector {
-    T element[n];
-  };
-  const Vector vector = *reinterpret_cast<const Vector*>(source);
+template <int n, class Value, class T>
+FC_DEVICE void load_global(Value* out, const T* source) {
+  const auto elements = *reinterpret_cast<const neighbours<T, n>*>(source);
 #pragma unroll
-  for (int i = 0; i < n; ++i) out[i] = to_float(vector.element[i]);
-}
-template <int n>
-FC_DEVICE void load_global(int* out, const int* source) {
-  struct alignas(n * sizeof(int)) Vector {
-    int element[n];
-  };
-  const Vector vector = *reinterpret_cast<const Vector*>(source);
-#pragma unroll
-  for (int i = 0; i < n; ++i) out[i] = vector.element[i];
+  for (int i = 0; i < n; ++i) out[i] = to_value(elements.element[i]);
 }
 
-template <int n, class T>
-FC_DEVICE void store_global(T* target, const float* in) {
-  struct alignas(n * sizeof(T)) Vector {
-    T element[n];
-  };
-  Vector vector;
+template <int n, class T, class Value>
+FC_DEVICE void store_global(T* target, const Value* in) {
+  neighbours<T, n> elements;
 #pragma unroll
-  for (int i = 0; i < n; ++i) vector.element[i] = from_float<T>(in[i]);
-  *reinterpret_cast<Vector*>(target) = vector;
-}
-template <int n>
-FC_DEVICE void store_global(int* target, const int* in) {
-  struct alignas(n * sizeof(int)) Vector {
-    int element[n];
-  };
-  Vector vector;
-#pragma unroll
-  for (int i = 0; i < n; ++i) vector.element[i] = in[i];
-  *reinterpret_cast<Vector*>(target) = vector;
+  for (int i = 0; i < n; ++i) elements.element[i] = from_value<T>(in[i]);
+  *reinterpret_cast<neighbours<T, n>*>(target) = elements;
 }
 
-// Copies the first `valid_bytes` (0 to 16, even) of a chunk to shared memory and fills the rest
-// with zeros. Both addresses are multiples of 16. With 0 valid bytes the source is not read.
+FC_DEVICE u32 bits_of(f16 x) { return x.bits; }
+FC_DEVICE u32 bits_of(bf16 x) { return x.bits; }
+FC_DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
+
+// Copies the first `valid_bytes` (0 to 16, whole elements) of a chunk to shared memory and fills the
+// rest with zeros. Both addresses are multiples of 16. With 0 valid bytes the source is not read.
 template <class T>
 FC_DEVICE void copy_chunk(u32 target, const T* source, int valid_bytes) {
+  constexpr int size = sizeof(T), of_word = 4 / size;
   chunk value = {};
   if (valid_bytes == 16) {
     value = *reinterpret_cast<const chunk*>(source);
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      if (2 * i < valid_bytes)
-        value.word[i / 2] |= static_cast<u32>(source[i].bits) << (16 * (i % 2));
-  }
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(value.word[0]),
-               "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
-               : "memory");
-}
-
-FC_DEVICE void copy_chunk(u32 target, const float* source, int valid_bytes) {
-  chunk value = {};
-  if (valid_bytes == 16) {
-    value = *reinterpret_cast<const chunk*>(source);
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (4 * i < valid_bytes) value.word[i] = __float_as_uint(source[i]);
+    for (int i = 0; i < 16 / size; ++i)
+      if (size * i < valid_bytes)
+        value.word[i / of_word] |= bits_of(source[i]) << (8 * size * (i % of_word));
   }
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(value.word[0]),
                "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
@@ -121,43 +92,33 @@ FC_DEVICE void store_shared(u32 address, u32 low, u32 high) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(low), "r"(high) : "memory");
 }
 
-// n neighbouring elements in one access of 4n bytes, aligned to that.
+// n neighbouring elements, 1, 2 or 4, in one access of 4n bytes, aligned to that.
 template <int n>
-FC_DEVICE void store_shared(u32 address, const float* in);
-template <>
-FC_DEVICE void store_shared<1>(u32 address, const float* in) {
-  store_shared(address, in[0]);
-}
-template <>
-FC_DEVICE void store_shared<2>(u32 address, const float* in) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])
-               : "memory");
-}
-template <>
-FC_DEVICE void store_shared<4>(u32 address, const float* in) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]), "f"(in[1]),
-               "f"(in[2]), "f"(in[3])
-               : "memory");
+FC_DEVICE void store_shared(u32 address, const float* in) {
+  if constexpr (n == 1)
+    store_shared(address, in[0]);
+  else if constexpr (n == 2)
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])
+                 : "memory");
+  else
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]), "f"(in[1]),
+                 "f"(in[2]), "f"(in[3])
+                 : "memory");
 }
 template <int n>
-FC_DEVICE void load_shared(float* out, u32 address);
-template <>
-FC_DEVICE void load_shared<1>(float* out, u32 address) {
-  out[0] = load_shared(address);
-}
-template <>
-FC_DEVICE void load_shared<2>(float* out, u32 address) {
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-               : "=f"(out[0]), "=f"(out[1])
-               : "r"(address)
-               : "memory");
-}
-template <>
-FC_DEVICE void load_shared<4>(float* out, u32 address) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
-               : "r"(address)
-               : "memory");
+FC_DEVICE void load_shared(float* out, u32 address) {
+  if constexpr (n == 1)
+    out[0] = load_shared(address);
+  else if constexpr (n == 2)
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(out[0]), "=f"(out[1])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
+                 : "r"(address)
+                 : "memory");
 }
 FC_DEVICE chunk load_shared_chunk(u32 address) {
   chunk value;

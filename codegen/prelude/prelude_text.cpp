@@ -1,5 +1,3 @@
-#include "codegen/prelude/prelude_text.h"
-
 #include <cctype>
 #include <set>
 #include <vector>

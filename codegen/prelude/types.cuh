@@ -6,7 +6,6 @@ namespace fc {
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
-using i32 = int;
 using i64 = long long;
 
 struct f16 {

@@ -1,8 +1,8 @@
 #include "codegen/prelude/warpgroup_products.h"
 
-#include <charconv>
+#include <regex>
 #include <set>
-#include <vector>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -17,38 +17,23 @@ constexpr int most_matrices = 8;
 /// What a call says: "128, fc::bf16, 8, fc::along<64, 16384>, fc::across<64>", how the left operand
 /// goes on and how the right one does. A left operand in registers has no word there.
 struct Shape {
-  std::string_view text;
+  std::string text, type, left, right;
   int n = 0, steps = 0;
-  std::string_view type, left, right;
 
   explicit Shape(std::string_view call) : text(call) {
-    std::vector<std::string_view> words;
-    int depth = 0;
-    std::size_t begin = 0;
-    for (std::size_t at = 0; at <= call.size(); ++at) {
-      if (at == call.size() || (call[at] == ',' && depth == 0)) {
-        words.push_back(call.substr(begin, at - begin));
-        begin = at + 2;
-      } else if (call[at] == '<' || call[at] == '>') {
-        depth += call[at] == '<' ? 1 : -1;
-      }
-    }
-    if (words.size() < 4) throw InternalError(fmt::format("a product of <{}>", call));
-    n = number(words[0]);
-    type = words[1].substr(words[1].rfind(':') + 1);
-    steps = number(words[2]);
-    if (words.size() == 5) left = words[3];
-    right = words.back();
+    static const std::regex form(
+        R"((\d+), fc::(\w+), (\d+), (?:(fc::\w+<[^>]*>), )?(fc::\w+<[^>]*>))");
+    std::smatch words;
+    if (!std::regex_match(text, words, form))
+      throw InternalError(fmt::format("a product of <{}>", call));
+    n = std::stoi(words[1]);
+    type = words[2];
+    steps = std::stoi(words[3]);
+    left = words[4];
+    right = words[5];
   }
 
   [[nodiscard]] bool left_in_registers() const { return left.empty(); }
-
- private:
-  static int number(std::string_view word) {
-    int value = 0;
-    std::from_chars(word.data(), word.data() + word.size(), value);
-    return value;
-  }
 };
 
 /// "1" where the rows of the matrix run across the sum.

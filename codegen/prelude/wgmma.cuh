@@ -25,13 +25,11 @@ FC_DEVICE u64 advance(u64 matrix, u32 bytes) { return matrix + (bytes >> 4); }
 // lies `panel` bytes further.
 template <u32 width, u32 panel>
 struct along {
-  static constexpr bool transposed = false;
   static constexpr u32 bytes(u32 step) { return step * 16 / width * panel + step * 16 % width * 2; }
 };
 // MN-major: they run across it.
 template <u32 width>
 struct across {
-  static constexpr bool transposed = true;
   static constexpr u32 bytes(u32 step) { return step * 16 * width * 2; }
 };
 

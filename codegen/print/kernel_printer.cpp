@@ -29,7 +29,7 @@ KernelSource KernelPrinter::print() {
   fields_ = Fields(f_, source_);
   print_kernel();
   const std::string kernel = out_.take();
-  lay_out_parameters();
+  fields_.lay_out(source_);
   print_parameters();
   out_.blank();
   source_.body = out_.take() + kernel;
@@ -46,7 +46,7 @@ void KernelPrinter::print_kernel() {
   // All lanes of a warp have one number; that the compiler knows it keeps addresses out of their
   // registers.
   out_.line("const int thread = fc::thread_index(), lane = thread % 32, warp = {};",
-            has_roles() ? "fc::uniform(thread / 32)" : "thread / 32");
+            roles_of(f_).empty() ? "thread / 32" : "fc::uniform(thread / 32)");
   if (!f_.buffers.empty()) out_.line("const fc::u32 shared = fc::shared_base();");
   declare_lane_offsets();
   print_block(f_.body);
@@ -167,7 +167,6 @@ void KernelPrinter::print_scalar(const Op& op) {
   std::vector<std::string> operands;
   for (ValueId operand : op.operands) operands.push_back(scalar(operand));
   const ValueId value = op.results[0];
-  const DType dtype = f_[value].type.dtype;
   std::string text = expression(op, operands);
   if (f_[value].name.empty() && uses_[value.index] == 1 && text.size() < 48) {
     storage_[value.index] = std::move(text);  // a part of the one expression that reads it
@@ -175,11 +174,7 @@ void KernelPrinter::print_scalar(const Op& op) {
   }
   if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
   storage_[value.index] = names_.unique(f_[value].name);
-  out_.line("const {} {} = {};",
-            dtype == DType::i32  ? "int"
-            : dtype == DType::i1 ? "bool"
-                                 : "float",
-            storage_[value.index], text);
+  out_.line("const {} {} = {};", array_type(value), storage_[value.index], text);
 }
 
 void KernelPrinter::print_store(const Op& op) {
@@ -204,8 +199,7 @@ void KernelPrinter::print_convert(const Op& op) {
   if (op.buffer && made_by && made_by->code == OpCode::constant)
     print_constant_tile(op, made_by->number);
   else if (op.buffer)
-    f_[op.operands[0]].layout.space == Space::opaque ? print_blocks_to_shared(op)
-                                                     : print_to_shared(op);
+    print_to_shared(op);
   else if (f_[op.results[0]].layout.space == Space::operand)
     print_operand_load(op);
   else if (f_[op.operands[0]].layout.space == Space::registers)

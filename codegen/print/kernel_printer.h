@@ -19,7 +19,9 @@ class KernelPrinter : TileMover {
   KernelSource print();
 
  private:
-  // print_tiles.cpp: the tiles of a block
+  // print_tiles.cpp: the tiles of a block, and the turns of blocks
+  void print_turn(const ir::Op& op);
+  std::string end_of_blocks(ir::AxisId axis) const;
   void print_tile_loop(const ir::Op& loop);
   void print_enter_parallel(const ir::Op& op);
   void print_draw(const ir::Op& op);
@@ -49,10 +51,6 @@ class KernelPrinter : TileMover {
   void print_bound(const ir::Op& op);
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
   void print_loop(const ir::Op& loop);
-  void open_scanned_loop(const ir::Op& loop, Writer::Scopes& scopes);
-  std::string first_tile(const ir::Op& loop);
-  std::string is_tile(const ir::Op& loop, const std::string& tile);
-  std::string to_next_tile(const ir::Op& loop, const std::string& tile);
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i);
@@ -75,9 +73,8 @@ class KernelPrinter : TileMover {
                                   const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& partials);
   [[nodiscard]] bool in_chains(const ir::Op& op) const;
-  void print_whole_reduction(const ir::Op& op, const char* start);
+  void print_whole_reduction(const ir::Op& op);
   std::string reduction_text(const ir::Op& op);
-  void print_lane_combinations(const ir::Op& op);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
 
@@ -91,13 +88,8 @@ class KernelPrinter : TileMover {
   std::string tile_set_call(std::string_view function, const ir::Op& op,
                             const std::string& arguments) const;
 
-  // print_turns.cpp: additions in the order of blocks
-  void print_turn(const ir::Op& op);
-  std::string end_of_blocks(ir::AxisId axis) const;
-
   // print_dot.cpp
   void print_dot(const ir::Op& op);
-  void start_sum(const ir::Op& op);
   void print_operand_load(const ir::Op& op);
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
@@ -108,7 +100,6 @@ class KernelPrinter : TileMover {
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
-  [[nodiscard]] bool has_roles() const;
   void print_role(const ir::Op& op);
   void print_wait_products(const ir::Op& op);
   void print_ping_pong(const ir::Op& op);

@@ -4,6 +4,7 @@
 
 #include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
+#include "codegen/text/index_text.h"
 
 namespace flashcore {
 
@@ -34,22 +35,6 @@ std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
           scalar(loop.operands[static_cast<std::size_t>(loop.bounds) - 1])};
 }
 
-/// Where a loop begins; what a tile is as long as the loop has not come to its end; how it comes to
-/// the next.
-std::string KernelPrinter::first_tile(const Op& loop) {
-  const auto [begin, end] = loop_bounds(loop);
-  if (loop.buffer) return tile_behind(loop, loop.descending ? end : begin + " - 1");
-  return loop.descending ? end + " - 1" : begin;
-}
-std::string KernelPrinter::is_tile(const Op& loop, const std::string& tile) {
-  const auto [begin, end] = loop_bounds(loop);
-  return loop.descending ? fmt::format("{} >= {}", tile, begin) : fmt::format("{} < {}", tile, end);
-}
-std::string KernelPrinter::to_next_tile(const Op& loop, const std::string& tile) {
-  if (loop.buffer) return fmt::format("{} = {}", tile, tile_behind(loop, tile));
-  return (loop.descending ? "--" : "++") + tile;
-}
-
 void KernelPrinter::print_loop(const Op& loop) {
   prepare_sources(loop.body);
   out_.blank();
@@ -59,19 +44,27 @@ void KernelPrinter::print_loop(const Op& loop) {
   storage_[tile.index] = name;
   if (loop.axis)
     out_.comment(fmt::format("{} tiles of {}", f_[loop.axis].name, f_[loop.axis].tile));
-  const auto& ops = f_[loop.body].ops;
-  const bool fills =
-      std::any_of(ops.begin(), ops.end(), [&](OpId id) { return is_bulk_copy(f_[id]); });
+  const auto [begin, end] = loop_bounds(loop);
+  const std::string goes_on =
+      loop.descending ? fmt::format("{} >= {}", name, begin) : fmt::format("{} < {}", name, end);
   Writer::Scopes scopes;
-  if (loop.buffer)
-    open_scanned_loop(loop, scopes);
-  else {
+  if (loop.buffer) {
+    const std::string next = names_.unique("next_tile");
+    scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name,
+                                tile_behind(loop, loop.descending ? end : begin + " - 1"), next,
+                                goes_on));
+    out_.line("{} = {};", next, tile_behind(loop, name));
+    next_tile_ = {tile, next};
+  } else {
     // Copies of an iteration that works on tiles cost time to compile, and save none.
-    const bool carries_tiles = std::any_of(loop.results.begin(), loop.results.end(),
-                                           [&](ValueId v) { return !f_[v].type.is_scalar(); });
+    const bool carries_tiles =
+        std::ranges::any_of(loop.results, [&](ValueId v) { return !f_[v].type.is_scalar(); });
+    const bool fills =
+        std::ranges::any_of(f_[loop.body].ops, [&](OpId id) { return is_bulk_copy(f_[id]); });
     if ((!loop.axis && carries_tiles) || fills) out_.line("#pragma unroll 1");
-    scopes.push_back(out_.block("for (int {} = {}; {}; {})", name, first_tile(loop),
-                                is_tile(loop, name), to_next_tile(loop, name)));
+    scopes.push_back(out_.block("for (int {} = {}; {}; {}{})", name,
+                                loop.descending ? end + " - 1" : begin, goes_on,
+                                loop.descending ? "--" : "++", name));
   }
   const auto outer_begins = begins_;
   if (loop.axis && needs_position(loop.body, loop.axis)) print_position(loop.axis, name);
@@ -142,30 +135,21 @@ void KernelPrinter::print_enter(const Op& op) {
   if (needs_position(block_, op.axis)) print_position(op.axis, scalar(op.operands[0]));
 }
 
-/// Whether a condition holds for all elements that the lanes of a warp hold.
+/// Whether a condition on rows, or a scalar, holds for all elements that the lanes of a warp hold.
 void KernelPrinter::print_vote(const Op& op) {
   const ValueId condition = op.operands[0];
   std::string all;
   if (f_[condition].type.is_scalar()) {
     all = scalar(condition);
   } else {
-    const Shape shape = shape_of(condition);
-    Cursor cursor{.axes = shape.axes, .layouts = shape.layouts};
-    const auto visit = [&](const auto& self, std::size_t k) -> void {
-      if (k == shape.axes.size()) {
-        all += (all.empty() ? "" : " && ") + element(condition, cursor);
-        return;
-      }
-      for (int i = 0; i < shape.layouts[k].fragments; ++i)
-        for (int e = 0; e < shape.layouts[k].slots; ++e) {
-          cursor.fragments.push_back(std::to_string(i));
-          cursor.slots.push_back(std::to_string(e));
-          self(self, k + 1);
-          cursor.fragments.pop_back();
-          cursor.slots.pop_back();
-        }
-    };
-    visit(visit, 0);
+    const Shape rows = shape_of(condition);
+    for (int i = 0; i < rows.layouts[0].fragments; ++i)
+      for (int e = 0; e < rows.layouts[0].slots; ++e)
+        append(all, " && ",
+               element(condition, {.axes = rows.axes,
+                                   .fragments = {std::to_string(i)},
+                                   .slots = {std::to_string(e)},
+                                   .layouts = rows.layouts}));
   }
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", all);
 }

@@ -1,5 +1,6 @@
 // Products: what an instruction's description needs to know of one, in the words of the kernel.
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/print/kernel_printer.h"
 
@@ -8,19 +9,14 @@ namespace flashcore {
 using namespace ir;
 
 ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
-  bool transposed = false;
-  const Op* op = f_.definition(value);
-  for (; op && op->code == OpCode::transpose; op = f_.definition(op->operands[0])) {
-    transposed = !transposed;
-    value = op->operands[0];
-  }
-  std::string base = storage_[value.index];
-  if (in_place && defining_block_[value.index] != block_) {
+  const OperandRoot root = operand_root(f_, value);
+  std::string base = storage_[root.value.index];
+  if (in_place && defining_block_[root.value.index] != block_) {
     const std::string here = names_.unique(base);
     out_.line("const fc::u32 {} = fc::in_place({});", here, base);
     base = here;
   }
-  return {base, &f_[buffer_of(f_, value)], transposed};
+  return {base, &f_[buffer_of(f_, value)], root.transposed};
 }
 
 /// A product in flight reads shared memory by an address that the compiler sees once.
@@ -30,34 +26,28 @@ ProductOperand KernelPrinter::product_operand(const Op& product, std::size_t i) 
   return {.base = storage_[value.index], .ordered = f_[value].layout.space == Space::operand};
 }
 
-/// The array of a product's sums, with what they start from.
-void KernelPrinter::start_sum(const Op& op) {
-  const ValueId value = op.results[0];
-  if (op.operands.size() == 3)
-    become(value, op.operands[2]);
-  else
-    declare(value, /*zero=*/!instruction_of(op).starts_sums);
-}
-
 void KernelPrinter::print_dot(const Op& op) {
   const ValueId value = op.results[0], left = op.operands[0];
-  const bool cuts_sum = op.scope == ReductionScope::warp;
+  const bool adds = op.operands.size() == 3, cuts_sum = op.scope == ReductionScope::warp;
   const AxisLayout inner = cuts_sum ? f_[left].layout.axes[1] : AxisLayout{};
 
   std::string text = fmt::format("dot({}, {})", label(left), label(op.operands[1]));
-  if (op.operands.size() == 3) text = fmt::format("{} + {}", label(op.operands[2]), text);
+  if (adds) text = fmt::format("{} + {}", label(op.operands[2]), text);
   if (cuts_sum) text += ", each warp its partial";
   if (op.issued) text += ", issued";
   out_.comment(fmt::format("{} = {}", f_[value].name.empty() ? "product" : f_[value].name, text));
 
-  const Op* sum = op.operands.size() == 3 ? f_.definition(op.operands[2]) : nullptr;
-  start_sum(op);
+  const Op* sum = adds ? f_.definition(op.operands[2]) : nullptr;
+  if (adds)
+    become(value, op.operands[2]);
+  else
+    declare(value, /*zero=*/!instruction_of(op).starts_sums);
   if (op.fence) out_.line("fc::hold_order();");
   const ProductOperand b = product_operand(op, 1), a = product_operand(op, 0);
   instruction_of(op).print_product({.out = out_,
                                     .element = element_type(f_[left].type.dtype),
                                     .sums = storage_[value.index],
-                                    .adds = op.operands.size() == 3,
+                                    .adds = adds,
                                     .pinned = sum && (sum->issued || f_[op.operands[2]].pinned),
                                     .left = a,
                                     .right = b,

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/analysis/rounds_later.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "dsl/error.h"
@@ -10,6 +9,27 @@
 namespace flashcore {
 
 using namespace ir;
+
+namespace {
+
+/// Whether every reader of a 16-bit value of a nest rounds what it reads: stores and conversions to
+/// shared memory pack pairs of floats. A cast then need not round.
+bool rounds_later(const Function& f, const Op& nest, ValueId value) {
+  if (!is_half(f[value].type.dtype)) return false;
+  const Op& yield = last_of(f, nest.body);
+  ValueId result;
+  for (std::size_t i = 0; i < yield.operands.size(); ++i)
+    if (yield.operands[i] == value) result = nest.results[i];
+  bool all = true;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return;
+    const auto reads = [&](ValueId v) { return v && std::ranges::count(op.operands, v) > 0; };
+    all = all && !reads(value) && !reads(result);
+  });
+  return all;
+}
+
+}  // namespace
 
 /// A lookup of an element: where a constant of the unrolled loops is added to an index, that is
 /// told apart from the rest.

@@ -32,11 +32,11 @@ void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& 
 }
 
 /// A vector that every warp holds whole becomes a scalar, the same in every thread.
-void KernelPrinter::print_whole_reduction(const Op& op, const char* start) {
+void KernelPrinter::print_whole_reduction(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Shape shape = shape_of(from);
   const std::string name = storage_[value.index] = names_.unique(f_[value].name);
-  out_.line("{} {} = {};", array_type(value), name, start);
+  out_.line("{} {} = {};", array_type(value), name, start_of(op.code, f_[value].type.dtype));
   {
     Writer::Scopes scopes;
     const Cursor cursor = open_loops(shape, scopes);
@@ -100,37 +100,30 @@ void KernelPrinter::print_element_of_reduction(const Op& op, const std::string& 
   out_.line("{} = {};", target, combined(op.code, target, element(from, cursor)));
 }
 
-/// Combines the partials of a thread, and then those of the lanes with the same row.
+/// Combines the partials of a thread, and then those of the lanes with the same row, unless each keeps
+/// its own.
 void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) {
-  if (partials.empty()) return print_lane_combinations(op);
-  const AxisLayout along = shape_of(op.operands[0]).layouts[1];
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
-  const auto part = [&](int c) {
-    return fmt::format("{}[{}][{}][{}]", partials, cursor.fragments[0], cursor.slots[0], c);
-  };
-  std::string all = part(0);
-  for (int c = 1; c < schedule_.reduction_chains; ++c) all = combined(op.code, all, part(c));
-  const std::string target = element(op.results[0], cursor);
-  out_.line("{} = {};", target, all);
-  if (op.scope != ReductionScope::lane && along.lanes > 1)
-    print_lane_combination(op.code, target, along);
-}
-
-/// Over the lanes with the same row, unless each keeps its partial.
-void KernelPrinter::print_lane_combinations(const Op& op) {
   const Shape shape = shape_of(op.operands[0]);
-  const AxisLayout& layout = shape.layouts[shape.axes[0] == op.axis ? 0 : 1];
-  if (op.scope == ReductionScope::lane || layout.lanes == 1) return;
+  const AxisLayout& along = shape.layouts[shape.axes[0] == op.axis ? 0 : 1];
+  const bool by_lanes = op.scope != ReductionScope::lane && along.lanes > 1;
+  if (partials.empty() && !by_lanes) return;
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
-  print_lane_combination(op.code, element(op.results[0], cursor), layout);
+  const std::string target = element(op.results[0], cursor);
+  if (!partials.empty()) {
+    const auto part = [&](int c) {
+      return fmt::format("{}[{}][{}][{}]", partials, cursor.fragments[0], cursor.slots[0], c);
+    };
+    std::string all = part(0);
+    for (int c = 1; c < schedule_.reduction_chains; ++c) all = combined(op.code, all, part(c));
+    out_.line("{} = {};", target, all);
+  }
+  if (by_lanes) print_lane_combination(op.code, target, along);
 }
 
 void KernelPrinter::print_reduction(const Op& op) {
   const std::string partials = start_reduction(op);
-  if (f_[op.results[0]].type.is_scalar())
-    return print_whole_reduction(op, start_of(op.code, f_[op.results[0]].type.dtype));
+  if (f_[op.results[0]].type.is_scalar()) return print_whole_reduction(op);
   {
     Writer::Scopes scopes;
     print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));

@@ -10,6 +10,7 @@
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
+#include "codegen/text/index_text.h"
 
 namespace flashcore {
 
@@ -58,32 +59,29 @@ void KernelPrinter::print_ring_barriers(const Op&) {
 /// Where the work of a role begins.
 void KernelPrinter::declare_ring_places() {
   constexpr std::size_t many = 8;
+  const auto has_phases = [](const Op& op) {
+    return (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
+  };
   std::set<BufferId> declared, with_phases;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    if ((op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer)
-      with_phases.insert(op.buffer);
+    if (has_phases(op)) with_phases.insert(op.buffer);
   });
   const std::string phases = with_phases.size() > many ? names_.unique("phases") : "";
   if (!phases.empty()) out_.line("unsigned {} = 0;", phases);
   int bits = 0;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
-    if (goes_round(op) && declared.insert(op.buffer).second) {
-      ring_names_[op.buffer].slot = names_.unique(f_[op.buffer].name + "_slot");
-      out_.line("int {} = 0;", ring_names_[op.buffer].slot);
-    }
-    const bool goes_on = (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
-    if (!goes_on || !declared.insert(op.buffer).second) return;
+    if ((!goes_round(op) && !has_phases(op)) || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
     std::string variables;
     if (f_[op.buffer].stages > 1) {
       ring.slot = names_.unique(f_[op.buffer].name + "_slot");
       variables = ring.slot + " = 0";
     }
-    if (phases.empty()) {
+    if (has_phases(op) && phases.empty()) {
       ring.phase = names_.unique(f_[op.buffer].name + "_phase");
       ring.next_phase = fmt::format("{} ^= 1;", ring.phase);
-      variables += fmt::format("{}{} = 0", variables.empty() ? "" : ", ", ring.phase);
-    } else {
+      append(variables, ", ", ring.phase + " = 0");
+    } else if (has_phases(op)) {
       ring.phase = fmt::format("({} >> {} & 1)", phases, bits);
       ring.next_phase = fmt::format("{} ^= 1u << {};", phases, bits++);
     }
@@ -118,17 +116,10 @@ void KernelPrinter::print_acquire(const Op& op) {
 
 void KernelPrinter::print_issue(const Op& op) {
   const Buffer& channel = f_[op.buffer];
-  switch (channel.transport) {
-    case Transport::tma:
-      print_boxes(op);
-      break;
-    case Transport::store:
-      out_.line("fc::store_shared({}, static_cast<fc::u32>({}));",
-                chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
-      break;
-    default:
-      print_copies({&op});
-  }
+  if (is_bulk_copy(op)) return print_boxes(op);
+  if (!channel.holds_scalars()) return print_copies({&op});
+  out_.line("fc::store_shared({}, static_cast<fc::u32>({}));",
+            chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
 }
 
 /// A tile, as boxes of a panel each. They say themselves when they have completed. The next
@@ -145,9 +136,9 @@ void KernelPrinter::print_boxes(const Op& op) {
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
       const int offset = size_of(buffer.dtype) * buffer.rows * column;
-      out_.line("fc::load_box({}{}, {}, {}, {});", target,
-                offset ? fmt::format(" + {}", offset) : "", map_of(op, buffer.rows, loop.width),
-                full, box_coordinates(op, "0", std::to_string(column)));
+      out_.line("fc::load_box({}{}, {}, {}, {});", target, plus(offset),
+                map_of(op, buffer.rows, loop.width), full,
+                box_coordinates(op, "0", std::to_string(column)));
     }
   if (buffer.empty) print_next_slot(buffer.stages, ring);
 }
@@ -190,10 +181,8 @@ void KernelPrinter::print_clearing(const Op& op) {
     auto chunks = out_.block("for (int at = fc::max(0, {}) * {} + thread * 16; at < {}; at += {})",
                              first, line, panel, role_->warps * 32 * 16);
     const int offset = 2 * buffer.rows * loop.first_column;
-    Writer::Scopes panels;
-    if (loop.panels > 1) panels.push_back(out_.unrolled("panel", loop.panels, false));
-    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile,
-              offset ? fmt::format(" + {}", offset) : "",
+    const auto panels = out_.repeated("panel", loop.panels, false);
+    out_.line("fc::store_shared<4>({}{}{} + at, zeros);", tile, plus(offset),
               loop.panels > 1 ? fmt::format(" + panel * {}", panel) : "");
   }
 }

@@ -4,6 +4,7 @@
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
+#include "codegen/text/index_text.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -17,6 +18,10 @@ std::size_t row_dimension(const Op& access) {
   for (std::size_t d = 0; d < access.coordinates.size(); ++d)
     if (access.coordinates[d].axis) return d;
   throw InternalError("a tile without rows");
+}
+
+TensorMapArgument box_of(const Op& copy, int rows, int width) {
+  return {static_cast<int>(copy.tensor.index), static_cast<int>(row_dimension(copy)), rows, width};
 }
 
 /// What the region of an issue yields for a computed coordinate.
@@ -52,27 +57,16 @@ void KernelPrinter::collect_tensor_maps() {
                        "index the last dimension with an axis that is not ragged", op.where});
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
-      const TensorMapArgument map{static_cast<int>(op.tensor.index),
-                                  static_cast<int>(row_dimension(op)), stores ? 64 : buffer.rows,
-                                  panels.width};
-      const auto same = [&](const TensorMapArgument& other) {
-        return other.tensor == map.tensor && other.row_dim == map.row_dim &&
-               other.rows == map.rows && other.width == map.width;
-      };
-      if (std::none_of(source_.tensor_maps.begin(), source_.tensor_maps.end(), same))
-        source_.tensor_maps.push_back(map);
+      const TensorMapArgument map = box_of(op, stores ? 64 : buffer.rows, panels.width);
+      if (std::ranges::count(source_.tensor_maps, map) == 0) source_.tensor_maps.push_back(map);
     }
   });
 }
 
 std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
-  for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i) {
-    const TensorMapArgument& map = source_.tensor_maps[i];
-    if (map.tensor == static_cast<int>(op.tensor.index) && map.rows == rows && map.width == width &&
-        map.row_dim == static_cast<int>(row_dimension(op)))
-      return fields_.map(i);
-  }
-  throw InternalError("no tensor map for a copy");
+  const auto found = std::ranges::find(source_.tensor_maps, box_of(op, rows, width));
+  if (found == source_.tensor_maps.end()) throw InternalError("no tensor map for a copy");
+  return fields_.map(static_cast<std::size_t>(found - source_.tensor_maps.begin()));
 }
 
 /// The coordinates of a box, the dense dimension first: `row` and `column` are added to the tile's
@@ -92,17 +86,12 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
     if (c.axis && !c.computed) plus(segments_[f_.origin(c.axis).index].first);
     if (d == row_dim) plus(row);
     if (d + 1 == op.coordinates.size()) plus(column);
-    text += (text.empty() ? "" : ", ") + at;
+    append(text, ", ", at);
   }
   return text;
 }
 
 // ---- roles
-
-bool KernelPrinter::has_roles() const {
-  return std::any_of(f_[f_.body].ops.begin(), f_[f_.body].ops.end(),
-                     [&](OpId id) { return f_[id].code == OpCode::role; });
-}
 
 void KernelPrinter::print_role(const Op& op) {
   const bool first = role_ == nullptr;
@@ -182,7 +171,7 @@ void KernelPrinter::print_bulk_store(const Op& op) {
       const std::string first =
           groups > 1 ? fmt::format("warp / 4 * {} + {}", share, column) : std::to_string(column);
       out_.line("fc::{}({}, {}{} + warp / 4 * {}, {});", function, map_of(op, 64, loop.width),
-                storage_[op.operands[0].index], offset ? fmt::format(" + {}", offset) : "",
+                storage_[op.operands[0].index], plus(offset),
                 groups > 1 ? size * buffer.rows * share : 64 * loop.width * size,
                 box_coordinates(op, groups > 1 ? "0" : "warp / 4 * 64", first));
     }

@@ -76,13 +76,4 @@ std::string KernelPrinter::tile_behind(const Op& loop, const std::string& tile) 
                        fmt::format("{}, {}", tile, loop.descending ? begin : end));
 }
 
-void KernelPrinter::open_scanned_loop(const Op& loop, Writer::Scopes& scopes) {
-  const ValueId tile = f_[loop.body].arguments[0];
-  const std::string name = storage_[tile.index], next = names_.unique("next_tile");
-  scopes.push_back(out_.block("for (int {0} = {1}, {2}; {3}; {0} = {2})", name, first_tile(loop),
-                              next, is_tile(loop, name)));
-  out_.line("{} = {};", next, tile_behind(loop, name));
-  next_tile_ = {tile, next};
-}
-
 }  // namespace flashcore

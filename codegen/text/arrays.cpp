@@ -25,17 +25,6 @@ KernelText::Shape KernelText::shape_of(ValueId value) const {
   return shape;
 }
 
-std::string KernelText::array_type(ValueId value) const {
-  switch (f_[value].type.dtype) {
-    case DType::i32:
-      return "int";
-    case DType::i1:
-      return "bool";
-    default:
-      return "float";
-  }
-}
-
 /// Gives a value its array, and declares that where it is the first to lie in it.
 void KernelText::declare(ValueId value, bool zero, const std::string& otherwise) {
   if (!f_[value].array) throw InternalError(fmt::format("no array for tile {}", label(value)));
@@ -90,21 +79,15 @@ void KernelText::become(ValueId value, ValueId from) {
 
 KernelText::Cursor KernelText::open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
-  Cursor cursor;
-  cursor.axes = shape.axes;
-  cursor.layouts = shape.layouts;
+  Cursor cursor{.axes = shape.axes, .layouts = shape.layouts};
   int slots = 1;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;
     const int count = shape.layouts[k].fragments;
-    if (count == 1) {
-      cursor.fragments.emplace_back("0");
-    } else {
-      scopes.push_back(out_.unrolled(fragment_names[k], count, braces));
-      cursor.fragments.emplace_back(fragment_names[k]);
-    }
+    scopes.push_back(out_.repeated(fragment_names[k], count, braces));
+    cursor.fragments.emplace_back(count == 1 ? "0" : fragment_names[k]);
   }
-  if (slots > 1) scopes.push_back(out_.unrolled("e", slots, braces));
+  scopes.push_back(out_.repeated("e", slots, braces));
   cursor.element = slots > 1 ? "e" : "0";
   if (shape.axes.size() == 1) {
     cursor.slots = {cursor.element};
@@ -149,12 +132,9 @@ void KernelText::declare_lane_offsets() {
   for (auto& [key, name] : lane_offsets_) {
     const AxisLayout& layout = key.second;
     name = names_.unique(f_[key.first].name + "_lane");
-    std::string terms;
-    if (layout.warps > 1)
-      terms =
-          fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
-    if (layout.lanes > 1) terms += (terms.empty() ? "" : " + ") + lane_term(layout);
-    out_.line("const int {} = {};", name, terms.empty() ? "0" : terms);
+    std::string offset = warp_base(layout);
+    if (layout.lanes > 1) offset = plus(offset, lane_term(layout));
+    out_.line("const int {} = {};", name, offset);
   }
 }
 

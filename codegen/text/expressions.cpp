@@ -2,8 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 #include "codegen/analysis/register_interference.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/text/index_text.h"
+#include "codegen/text/infix.h"
 #include "codegen/text/kernel_text.h"
 #include "dsl/error.h"
 
@@ -102,27 +106,21 @@ std::string KernelText::scalar(ValueId value) {
 /// What a fragment and a slot add to a position.
 std::string KernelText::offset_text(const AxisLayout& layout, const std::string& fragment,
                                     const std::string& slot) {
-  std::string text;
-  const auto add = [&](const std::string& index, int step) {
-    if (index == "0") return;
-    text += text.empty() ? "" : " + ";
-    text += step == 1 ? index : fmt::format("{} * {}", index, step);
-  };
-  add(fragment, layout.fragment_size());
-  add(slot, layout.slot_stride);
-  return text.empty() ? "0" : text;
+  const std::string begin = times(fragment, layout.fragment_size()),
+                    further = times(slot, layout.slot_stride);
+  return further == "0" ? begin : plus(begin, further);
 }
 
 std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
   for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) text += " + " + name;
+    if (key.first == axis && key.second == layout) text = plus(text, name);
   for (std::size_t k = 0; k < cursor.axes.size(); ++k)
     if (cursor.axes[k] == axis)
       if (const std::string more = offset_text(layout, cursor.fragments[k], cursor.slots[k]);
           more != "0")
-        text += " + " + more;
-  return text.starts_with("0 + ") ? text.substr(4) : text;
+        text = plus(text, more);
+  return text;
 }
 
 /// A position, or a part of one: it takes the layout that the tile around it has along the axis.
@@ -204,19 +202,15 @@ int KernelText::power_of_two(ValueId value) const {
 std::string KernelText::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
+  if (const std::string_view sign = infix(op.code).cpp; !sign.empty())
+    return fmt::format("({} {} {})", x[0], sign, x[1]);
+  const auto call = [&](std::string_view function) {
+    return fmt::format("fc::{}({})", function, fmt::join(x, ", "));
+  };
   switch (op.code) {
-    case OpCode::neg:
-      return negated(x[0]);
-    case OpCode::abs:
-      return fmt::format("({0} < 0 ? {1} : {0})", x[0], negated(x[0]));
     case OpCode::exp2:
-      return fmt::format("fc::exp2({})", x[0]);
     case OpCode::log2:
-      return fmt::format("fc::log2({})", x[0]);
     case OpCode::sqrt:
-      return fmt::format("fc::sqrt({})", x[0]);
-    case OpCode::tanh:
-      return fmt::format("fc::{}tanh({})", op.precise ? "precise_" : "", x[0]);
     case OpCode::sin:
     case OpCode::cos:
     case OpCode::tan:
@@ -226,9 +220,19 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
     case OpCode::log1p:
     case OpCode::floor:
     case OpCode::round:
-      return fmt::format("fc::{}({})", ir::name_of(op.code), x[0]);
     case OpCode::reciprocal:
-      return fmt::format("fc::reciprocal({})", x[0]);
+    case OpCode::min:
+    case OpCode::max:
+    case OpCode::fma:
+    case OpCode::mul_rn:
+    case OpCode::limit_scale:
+      return call(ir::name_of(op.code));
+    case OpCode::tanh:
+      return call(op.precise ? "precise_tanh" : "tanh");
+    case OpCode::neg:
+      return negated(x[0]);
+    case OpCode::abs:
+      return fmt::format("({0} < 0 ? {1} : {0})", x[0], negated(x[0]));
     case OpCode::cast:
       if (is_half(to)) return fmt::format("fc::round_to<{}>({})", element_type(to), x[0]);
       if (is_half(from)) return x[0];
@@ -240,51 +244,18 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
     }
     case OpCode::logical_not:
       return fmt::format("!{}", x[0]);
-    case OpCode::add:
-      return fmt::format("({} + {})", x[0], x[1]);
-    case OpCode::sub:
-      return fmt::format("({} - {})", x[0], x[1]);
-    case OpCode::mul:
-      return fmt::format("({} * {})", x[0], x[1]);
-    case OpCode::quotient:
-      return fmt::format("({} / {})", x[0], x[1]);
-    case OpCode::mul_rn:
-    case OpCode::limit_scale:
-      return fmt::format("fc::{}({}, {})", ir::name_of(op.code), x[0], x[1]);
     case OpCode::div:
       // Towards minus infinity, as a shift is.
       if (const int shift = power_of_two(op.operands[1]); shift >= 0 && to == DType::i32)
         return fmt::format("({} >> {})", x[0], shift);
-      return fmt::format("fc::{}({}, {})", to == DType::i32 ? "floor_div" : "divide", x[0], x[1]);
+      return call(to == DType::i32 ? "floor_div" : "divide");
     case OpCode::mod:
       if (const int shift = power_of_two(op.operands[1]); shift >= 0)
         return fmt::format("({} & {})", x[0], (1 << shift) - 1);
-      return fmt::format("fc::floor_mod({}, {})", x[0], x[1]);
-    case OpCode::min:
-      return fmt::format("fc::min({}, {})", x[0], x[1]);
-    case OpCode::max:
-      return fmt::format("fc::max({}, {})", x[0], x[1]);
-    case OpCode::lt:
-      return fmt::format("({} < {})", x[0], x[1]);
-    case OpCode::le:
-      return fmt::format("({} <= {})", x[0], x[1]);
-    case OpCode::gt:
-      return fmt::format("({} > {})", x[0], x[1]);
-    case OpCode::ge:
-      return fmt::format("({} >= {})", x[0], x[1]);
-    case OpCode::eq:
-      return fmt::format("({} == {})", x[0], x[1]);
-    case OpCode::ne:
-      return fmt::format("({} != {})", x[0], x[1]);
-    case OpCode::logical_and:
-      return fmt::format("({} && {})", x[0], x[1]);
-    case OpCode::logical_or:
-      return fmt::format("({} || {})", x[0], x[1]);
+      return call("floor_mod");
     case OpCode::where:
       if (const double* known = constant_of(f_, op.operands[0])) return *known != 0 ? x[1] : x[2];
       return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
-    case OpCode::fma:
-      return fmt::format("fc::fma({}, {}, {})", x[0], x[1], x[2]);
     default:
       throw InternalError(fmt::format("{} has no expression", name_of(op.code)));
   }
@@ -322,6 +293,7 @@ std::string KernelText::describe(ValueId value, const std::set<ValueId>& inlined
   return text + ")";
 }
 
+/// What the device calls an element in memory.
 std::string_view KernelText::element_type(DType dtype) {
   switch (dtype) {
     case DType::f16:
@@ -330,9 +302,28 @@ std::string_view KernelText::element_type(DType dtype) {
       return "fc::bf16";
     case DType::f32:
       return "float";
-    default:
+    case DType::f64:
+      return "double";
+    case DType::i32:
       return "int";
+    case DType::i64:
+      return "fc::i64";
+    case DType::i16:
+      return "short";
+    case DType::i8:
+      return "signed char";
+    case DType::u8:
+      return "unsigned char";
+    case DType::i1:
+      return "bool";
   }
+  return "?";
+}
+
+/// In registers there are no 16-bit elements.
+std::string_view KernelText::array_type(ValueId value) const {
+  const DType dtype = f_[value].type.dtype;
+  return element_type(is_half(dtype) ? DType::f32 : dtype);
 }
 
 /// Two partial results of a reduction as one.

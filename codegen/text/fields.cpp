@@ -1,6 +1,7 @@
 #include "codegen/text/fields.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,48 +24,61 @@ std::string wish_of(const std::vector<TensorMapArgument>& maps, std::size_t map,
 
 Fields::Fields(const ir::Function& f, const KernelSource& source) : extent_names_(source.extents) {
   Names names;
-  tile_counter_ = names.unique("tile_counter");
+  const auto add = [&](Kind kind, std::size_t index, const std::string& wanted,
+                       std::size_t dim = 0) {
+    fields_.push_back(
+        {{kind, static_cast<int>(index), static_cast<int>(dim)}, names.unique(wanted)});
+  };
+  add(Kind::tile_counter, 0, "tile_counter");
   // The author's own names come first: those made of them give way.
-  for (const ir::Tensor& tensor : f.tensors) tensors_.push_back(names.unique(tensor.name));
-  for (const ir::Parameter& parameter : f.parameters)
-    scalars_.push_back(names.unique(parameter.name));
-  for (const std::string& extent : source.extents) extents_.push_back(names.unique(extent));
-  for (const ir::Tensor& tensor : f.tensors) {
-    std::vector<std::string>& strides = strides_.emplace_back();
-    for (std::size_t d = 0; d < tensor.dims.size(); ++d)
-      strides.push_back(names.unique(fmt::format("{}_stride_{}", tensor.name, d)));
-  }
+  for (std::size_t t = 0; t < f.tensors.size(); ++t) add(Kind::pointer, t, f.tensors[t].name);
+  for (std::size_t i = 0; i < f.parameters.size(); ++i) add(Kind::scalar, i, f.parameters[i].name);
+  for (std::size_t i = 0; i < source.extents.size(); ++i) add(Kind::extent, i, source.extents[i]);
+  for (std::size_t t = 0; t < f.tensors.size(); ++t)
+    for (std::size_t d = 0; d < f.tensors[t].dims.size(); ++d)
+      add(Kind::stride, t, fmt::format("{}_stride_{}", f.tensors[t].name, d), d);
   for (std::size_t m = 0; m < source.tensor_maps.size(); ++m)
-    maps_.push_back(names.unique(wish_of(source.tensor_maps, m, f)));
+    add(Kind::tensor_map, m, wish_of(source.tensor_maps, m, f));
 }
 
-std::string Fields::read(const std::string& name) const {
-  read_.insert(name);
-  return "p." + name;
+const Fields::Named& Fields::find(Kind kind, std::size_t index, std::size_t dim) const {
+  return *std::ranges::find_if(fields_, [&](const Named& one) {
+    return one.field.kind == kind && one.field.index == static_cast<int>(index) &&
+           one.field.dim == static_cast<int>(dim);
+  });
+}
+
+std::string Fields::read(Kind kind, std::size_t index, std::size_t dim) const {
+  const Named& field = find(kind, index, dim);
+  field.is_read = true;
+  return "p." + field.name;
 }
 
 std::string Fields::extent(const std::string& name) const {
-  const auto at = std::find(extent_names_.begin(), extent_names_.end(), name);
-  return read(extents_[static_cast<std::size_t>(at - extent_names_.begin())]);
+  const auto at = std::ranges::find(extent_names_, name);
+  return read(Kind::extent, static_cast<std::size_t>(at - extent_names_.begin()));
 }
 
 const std::string& Fields::name_of(const ParameterField& field) const {
-  const auto at = static_cast<std::size_t>(field.index);
-  switch (field.kind) {
-    case ParameterField::Kind::pointer:
-      return tensors_[at];
-    case ParameterField::Kind::stride:
-      return strides_[at][static_cast<std::size_t>(field.dim)];
-    case ParameterField::Kind::extent:
-      return extents_[at];
-    case ParameterField::Kind::scalar:
-      return scalars_[at];
-    case ParameterField::Kind::tensor_map:
-      return maps_[at];
-    case ParameterField::Kind::tile_counter:
-      break;
-  }
-  return tile_counter_;
+  return find(field.kind, static_cast<std::size_t>(field.index),
+              static_cast<std::size_t>(field.dim))
+      .name;
+}
+
+void Fields::lay_out(KernelSource& source) const {
+  constexpr std::pair<Kind, int> bytes_of[] = {{Kind::tensor_map, 128}, {Kind::pointer, 8},
+                                               {Kind::stride, 8},       {Kind::extent, 4},
+                                               {Kind::scalar, 4},       {Kind::tile_counter, 4}};
+  int end = 0;
+  const auto up_to = [&](int multiple) { return (end + multiple - 1) / multiple * multiple; };
+  for (const auto& [kind, bytes] : bytes_of)
+    for (const Named& one : fields_) {
+      if (one.field.kind != kind || !one.is_read) continue;
+      source.parameters.push_back(one.field);
+      source.parameters.back().offset = up_to(bytes);
+      end = up_to(bytes) + bytes;
+    }
+  source.parameter_bytes = up_to(source.tensor_maps.empty() ? 8 : 64);
 }
 
 }  // namespace flashcore

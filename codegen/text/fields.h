@@ -4,7 +4,6 @@
 // that nothing reads.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,31 +14,37 @@ namespace flashcore {
 
 class Fields {
  public:
+  using Kind = ParameterField::Kind;
+
   Fields() = default;
   /// Of the arguments of `f`, whose extents and tensor maps `source` lists.
   Fields(const ir::Function& f, const KernelSource& source);
 
   // The text that reads a field, "p.q_stride_0".
-  std::string tensor(ir::TensorId tensor) const { return read(tensors_[tensor.index]); }
+  std::string tensor(ir::TensorId tensor) const { return read(Kind::pointer, tensor.index); }
   std::string stride(ir::TensorId tensor, std::size_t dim) const {
-    return read(strides_[tensor.index][dim]);
+    return read(Kind::stride, tensor.index, dim);
   }
   std::string extent(const std::string& name) const;
-  std::string scalar(std::size_t parameter) const { return read(scalars_[parameter]); }
-  std::string map(std::size_t map) const { return read(maps_[map]); }
-  std::string tile_counter() const { return read(tile_counter_); }
+  std::string scalar(std::size_t parameter) const { return read(Kind::scalar, parameter); }
+  std::string map(std::size_t map) const { return read(Kind::tensor_map, map); }
+  std::string tile_counter() const { return read(Kind::tile_counter, 0); }
 
   const std::string& name_of(const ParameterField& field) const;
-  bool is_read(const ParameterField& field) const { return read_.contains(name_of(field)); }
+  /// Lays the fields that the kernel reads out in its parameter block.
+  void lay_out(KernelSource& source) const;
 
  private:
-  std::string read(const std::string& name) const;
+  struct Named {
+    ParameterField field;
+    std::string name;
+    mutable bool is_read = false;
+  };
+  [[nodiscard]] const Named& find(Kind kind, std::size_t index, std::size_t dim) const;
+  std::string read(Kind kind, std::size_t index, std::size_t dim = 0) const;
 
-  std::vector<std::string> tensors_, scalars_, extents_, maps_;
-  std::vector<std::vector<std::string>> strides_;
+  std::vector<Named> fields_;
   std::vector<std::string> extent_names_;  ///< the author's
-  std::string tile_counter_;
-  mutable std::set<std::string> read_;  ///< the names that the kernel's text has
 };
 
 }  // namespace flashcore

@@ -43,10 +43,8 @@ class KernelText {
 
   // parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
-  void lay_out_parameters();
   void print_parameters();
   void print_grid();
-  void collect_grid();
   void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
   std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
@@ -77,12 +75,12 @@ class KernelText {
   /// Two partial results of a reduction as one.
   static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
   static std::string_view element_type(DType dtype);
+  [[nodiscard]] std::string_view array_type(ir::ValueId value) const;
 
   // arrays.cpp: the arrays of register tiles
   void declare(ir::ValueId value, bool zero = false, const std::string& otherwise = {});
   void fill(ir::ValueId value, const std::string& text);
   void become(ir::ValueId value, ir::ValueId from);
-  std::string array_type(ir::ValueId value) const;
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);

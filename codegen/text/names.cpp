@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/text/reserved_names.h"
-
 namespace flashcore {
 namespace {
 

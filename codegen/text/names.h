@@ -26,4 +26,12 @@ Names names_of_body();
 /// What the kernel of a program is called in its file, and by the driver.
 std::string entry_name(std::string_view program);
 
+// reserved_names.cpp: names that a generated file cannot give to something of its own
+
+/// Words of C++ and CUDA, macros, and what every generated file is made of: no identifier anywhere.
+bool is_reserved(std::string_view name);
+
+/// Functions that are there in every file: no name of a kernel, though one of anything inside it.
+bool is_declared_outside(std::string_view name);
+
 }  // namespace flashcore

@@ -5,6 +5,7 @@
 
 #include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
+#include "codegen/text/index_text.h"
 #include "codegen/text/kernel_text.h"
 
 namespace flashcore {
@@ -12,32 +13,6 @@ namespace flashcore {
 using namespace ir;
 
 namespace {
-
-std::string_view device_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return "fc::f16";
-    case DType::bf16:
-      return "fc::bf16";
-    case DType::f32:
-      return "float";
-    case DType::f64:
-      return "double";
-    case DType::i32:
-      return "int";
-    case DType::i64:
-      return "fc::i64";
-    case DType::i16:
-      return "short";
-    case DType::i8:
-      return "signed char";
-    case DType::u8:
-      return "unsigned char";
-    case DType::i1:
-      return "bool";
-  }
-  return "?";
-}
 
 /// Dimensions whose stride is a parameter: all but the last, where unit stride is not promised all.
 std::size_t stride_count(const Tensor& tensor) {
@@ -84,31 +59,6 @@ void KernelText::collect_arguments() {
     for (const Extent& dim : tensor.dims) add_extent(dim);
 }
 
-/// Those that the kernel reads, behind all that is known of tensors and of their maps.
-void KernelText::lay_out_parameters() {
-  int offset = 0;
-  const auto add = [&](ParameterField::Kind kind, std::size_t index, std::size_t dim, int bytes) {
-    ParameterField field{kind, static_cast<int>(index), static_cast<int>(dim)};
-    if (!fields_.is_read(field)) return;
-    field.offset = (offset + bytes - 1) / bytes * bytes;
-    offset = field.offset + bytes;
-    source_.parameters.push_back(field);
-  };
-  for (std::size_t m = 0; m < source_.tensor_maps.size(); ++m)
-    add(ParameterField::Kind::tensor_map, m, 0, 128);
-  for (std::size_t t = 0; t < f_.tensors.size(); ++t) add(ParameterField::Kind::pointer, t, 0, 8);
-  for (std::size_t t = 0; t < f_.tensors.size(); ++t)
-    for (std::size_t d = 0; d < stride_count(f_.tensors[t]); ++d)
-      add(ParameterField::Kind::stride, t, d, 8);
-  for (std::size_t i = 0; i < source_.extents.size(); ++i)
-    add(ParameterField::Kind::extent, i, 0, 4);
-  for (std::size_t i = 0; i < source_.scalars.size(); ++i)
-    add(ParameterField::Kind::scalar, i, 0, 4);
-  add(ParameterField::Kind::tile_counter, 0, 0, 4);
-  const int alignment = source_.tensor_maps.empty() ? 8 : 64;
-  source_.parameter_bytes = (offset + alignment - 1) / alignment * alignment;
-}
-
 int KernelText::scalar_named(const std::string& name) const {
   for (std::size_t i = 0; i < f_.parameters.size(); ++i)
     if (f_.parameters[i].name == name) return static_cast<int>(i);
@@ -130,18 +80,18 @@ void KernelText::print_parameters() {
         break;
       case ParameterField::Kind::pointer:
         out_.line("{}{}* {};", f_.tensors[at].output ? "" : "const ",
-                  device_type(f_.tensors[at].dtype), name);
+                  element_type(f_.tensors[at].dtype), name);
         break;
       case ParameterField::Kind::stride: {
-        strides += (strides.empty() ? "" : ", ") + name;
-        const ParameterField* next =
-            i + 1 < source_.parameters.size() ? &source_.parameters[i + 1] : nullptr;
-        if (next && next->kind == field.kind && next->index == field.index) break;
-        out_.line("fc::i64 {};  // elements", std::exchange(strides, {}));
+        append(strides, ", ", name);
+        const bool last = i + 1 == source_.parameters.size();
+        const ParameterField& next = source_.parameters[last ? i : i + 1];
+        if (last || next.kind != field.kind || next.index != field.index)
+          out_.line("fc::i64 {};  // elements", std::exchange(strides, {}));
         break;
       }
       case ParameterField::Kind::scalar:
-        out_.line("{} {};", device_type(f_.parameters[at].dtype), name);
+        out_.line("{} {};", element_type(f_.parameters[at].dtype), name);
         break;
       case ParameterField::Kind::extent:
       case ParameterField::Kind::tile_counter:
@@ -153,13 +103,6 @@ void KernelText::print_parameters() {
 std::string KernelText::stride(TensorId tensor, std::size_t dim) const {
   if (dim >= stride_count(f_[tensor])) return "1";
   return fields_.stride(tensor, dim);
-}
-
-/// The parallel axes, fastest first, noted for the launch.
-void KernelText::collect_grid() {
-  for (AxisId axis : f_.grid)
-    source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
-                            scalar_named(f_[axis].longest)});
 }
 
 std::string KernelText::blocks_along(AxisId id) const {
@@ -202,7 +145,9 @@ void KernelText::print_block_index(AxisId id, const std::string& index, bool nee
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.
 void KernelText::print_grid() {
-  collect_grid();
+  for (AxisId axis : f_.grid)
+    source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
+                            scalar_named(f_[axis].longest)});
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.

@@ -1,7 +1,7 @@
-#include "codegen/text/reserved_names.h"
-
 #include <algorithm>
 #include <array>
+
+#include "codegen/text/names.h"
 
 namespace flashcore {
 namespace {

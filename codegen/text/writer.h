@@ -15,6 +15,7 @@ class Writer {
   /// Ends its scope when it goes: back one indentation, with a closing brace if there was one.
   class Scope {
    public:
+    Scope() = default;
     Scope(Writer& writer, std::string_view closing) : writer_(&writer), closing_(closing) {
       ++writer.depth_;
     }
@@ -30,7 +31,7 @@ class Writer {
     }
 
    private:
-    Writer* writer_;
+    Writer* writer_ = nullptr;
     std::string_view closing_;
   };
 
@@ -69,17 +70,19 @@ class Writer {
   [[nodiscard]] Scope block(fmt::format_string<Args...> format, Args&&... args) {
     return open_block(format, fmt::make_format_args(args...));
   }
-  /// An unrolled loop `for (int name = first; name < end; ++name) {`.
-  [[nodiscard]] Scope unrolled(std::string_view name, int first, int end, bool braces) {
-    line("#pragma unroll");
-    if (!braces) {
-      line("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, end);
-      return Scope(*this, "");
-    }
-    return block("for (int {0} = {1}; {0} < {2}; ++{0})", name, first, end);
+  /// `if (condition) {` ... `}`; nothing where there is no condition.
+  [[nodiscard]] Scope guarded(std::string_view condition) {
+    return condition.empty() ? Scope() : block("if ({})", condition);
   }
+  /// An unrolled loop `for (int name = 0; name < count; ++name) {`.
   [[nodiscard]] Scope unrolled(std::string_view name, int count, bool braces = true) {
-    return unrolled(name, 0, count, braces);
+    line("#pragma unroll");
+    line("for (int {0} = 0; {0} < {1}; ++{0}){2}", name, count, braces ? " {" : "");
+    return Scope(*this, braces ? "}" : "");
+  }
+  /// The same where there are several iterations; nothing where there is one.
+  [[nodiscard]] Scope repeated(std::string_view name, int count, bool braces = true) {
+    return count > 1 ? unrolled(name, count, braces) : Scope();
   }
 
   [[nodiscard]] std::string take() { return std::exchange(text_, {}); }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codegen/text/index_text.h"
 #include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
 #include "dsl/ir/type_rules.h"
@@ -54,7 +55,7 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
     const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
     const auto [chunks, rows, rounds] = thread_rows(buffer, loop);
     auto scope = out_.block("");
-    const std::string first = loop.first_column ? fmt::format(" + {}", loop.first_column) : "";
+    const std::string first = plus(loop.first_column);
     out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
     if (global.place)
       out_.line("{} const {} = {} + column{};", global.type, global.walker, global.start, first);
@@ -64,13 +65,12 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
     const std::string left = names_.unique("rows_left");
     if (!global.left.empty() && !global.place)
       out_.line("const int {} = {} - row;", left, global.left);
-    Writer::Scopes guard;
-    if (rows > buffer.rows) guard.push_back(out_.block("if (row < {})", buffer.rows));
+    const auto guard = out_.guarded(rows > buffer.rows ? fmt::format("row < {}", buffer.rows) : "");
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
     auto down = out_.unrolled("i", rounds);
     {
-      Writer::Scopes inner;
-      if (ragged) inner.push_back(out_.block("if (row + i * {} < {})", rows, buffer.rows));
+      const auto inner =
+          out_.guarded(ragged ? fmt::format("row + i * {} < {}", rows, buffer.rows) : "");
       std::string exists = rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0";
       std::string pointer = global.walker;
       if (global.place) {
@@ -79,7 +79,7 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
         out_.line("{} const {} = {} + {};", global.type, pointer, global.walker, at.offset);
         exists = at.exists;
       }
-      if (loop.panels > 1) inner.push_back(out_.unrolled("panel", loop.panels));
+      const auto across_panels = out_.repeated("panel", loop.panels);
       const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
                                                 : std::to_string(loop.first_column);
       const std::string across = loop.panels > 1 ? " + " + panel : "";
@@ -129,8 +129,7 @@ void TileMover::print_copies(const std::vector<const Op*>& ops) {
                              is_asynchronous(buffer) ? ", asynchronously" : ""));
   }
   const std::vector<ValueId>& operands = ops[0]->operands;
-  Writer::Scopes guard;
-  if (operands.size() == 3) guard.push_back(out_.block("if ({})", scalar(operands[2])));
+  const auto guard = out_.guarded(operands.size() == 3 ? scalar(operands[2]) : "");
   for (const Op* op : ops)
     if (op->body) locate_rows(*op);
   for (std::size_t i = 0; i < ops.size(); ++i) print_copy(*ops[i], pointers[i]);
@@ -193,12 +192,8 @@ void TileMover::print_copy(const Op& op, const std::string& pointer) {
                            : fmt::format("fc::max(0, fc::min({}, {} - ({}))) * {}", chunk, right,
                                          at.column, size_of(buffer.dtype));
     }
-    if (rows.may_overrun() || computed) {
-      if (bytes == "16")
-        bytes = fmt::format("{} ? 16 : 0", at.row_exists);
-      else
-        bytes = fmt::format("{} ? ({}) : 0", at.row_exists, bytes);
-    }
+    if (rows.may_overrun() || computed)
+      bytes = fmt::format("{} ? {} : 0", at.row_exists, bytes == "16" ? bytes : "(" + bytes + ")");
     out_.line("fc::copy_{}({} + {}, {}, {});", is_asynchronous(buffer) ? "async" : "chunk", target,
               at.offset, at.pointer, bytes);
   });
@@ -229,17 +224,21 @@ void TileMover::print_staged_store(const Op& op) {
     const std::string left =
         fmt::format("{} - {} - ({})", extent(axes[1]), begin(axes[1]), at.column);
     const bool whole_chunks = columns.fixed_length().value_or(1) % 8 == 0;
-    if (columns.may_overrun() && whole_chunks)
-      inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
-    Writer::Scopes guard;
-    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
-    const std::string chunk =
-        fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset);
-    if (columns.may_overrun() && !whole_chunks)
-      out_.line("fc::store_partial_chunk({}, {}, {});", at.pointer, chunk, left);
-    else
-      out_.line("fc::store_chunk({}, {});", at.pointer, chunk);
+    if (columns.may_overrun() && whole_chunks) append(inside, " && ", left + " > 0");
+    const auto guard = out_.guarded(inside);
+    print_chunk_store(
+        at.pointer, fmt::format("fc::load_shared_chunk({} + {})", storage_[from.index], at.offset),
+        columns.may_overrun() && !whole_chunks ? left : "");
   });
+}
+
+/// Of a chunk that reaches beyond the row's end, as many elements as are `left`.
+void TileMover::print_chunk_store(const std::string& pointer, const std::string& chunk,
+                                  const std::string& left) {
+  if (left.empty())
+    out_.line("fc::store_chunk({}, {});", pointer, chunk);
+  else
+    out_.line("fc::store_partial_chunk({}, {}, {});", pointer, chunk, left);
 }
 
 }  // namespace flashcore

@@ -2,6 +2,7 @@
 // the text of an expression, with the row's position in the place of `index`; every thread evaluates
 // it for the rows of which it copies chunks, in front of the copies.
 #include "codegen/passes/rewrite.h"
+#include "codegen/text/index_text.h"
 #include "codegen/transfers/tile_mover.h"
 
 namespace flashcore {
@@ -71,12 +72,8 @@ void TileMover::locate_rows(const Op& issue) {
       if (!added) continue;
       found->second = names_.unique((name.empty() ? "position" : name) + "_of_row");
       out_.line("int {}[{}];", found->second, of_thread.rounds);
-      if (of_thread.rounds == 1) {
-        out_.line("{}[0] = {};", found->second, texts[k]);
-        continue;
-      }
-      auto rounds = out_.unrolled("i", of_thread.rounds, false);
-      out_.line("{}[i] = {};", found->second, texts[k]);
+      const auto rounds = out_.repeated("i", of_thread.rounds, false);
+      out_.line("{}[{}] = {};", found->second, of_thread.rounds > 1 ? "i" : "0", texts[k]);
     }
   }
 }
@@ -91,10 +88,7 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& o
   const std::string at = row_position(issue, of_thread);
   const std::vector<std::string> texts = position_texts(issue, at);
   RowPlace place;
-  const auto require = [&](const std::string& condition) {
-    place.exists += (place.exists.empty() ? "" : " && ") + condition;
-  };
-  if (f_[rows].may_overrun()) require(fmt::format("{} < {}", at, extent(rows)));
+  if (f_[rows].may_overrun()) place.exists = fmt::format("{} < {}", at, extent(rows));
   std::size_t yielded = 0;
   for (std::size_t d = 0; d < issue.coordinates.size(); ++d) {
     const Coordinate& c = issue.coordinates[d];
@@ -106,11 +100,11 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& o
                           of_thread.rounds > 1 ? "i" : "0");
       const Extent& length = f_[issue.tensor].dims[d];
       if (!is_within(f_, value, length))
-        require(fmt::format("fc::within({}, {})", where, extent_text(length)));
+        append(place.exists, " && ", fmt::format("fc::within({}, {})", where, extent_text(length)));
     }
     const std::string step = row_stride(issue.tensor, d, 1);
-    place.offset += place.offset.empty() ? "" : " + ";
-    place.offset += step == "1" ? where : fmt::format("fc::wide_product({}, {})", where, step);
+    append(place.offset, " + ",
+           step == "1" ? where : fmt::format("fc::wide_product({}, {})", where, step));
   }
   if (place.exists.empty()) place.exists = "true";
   return place;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "codegen/passes/rewrite.h"
+#include "codegen/text/index_text.h"
 #include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
 
@@ -78,17 +79,13 @@ void TileMover::print_quad_store(const Op& op) {
   const std::string pointer = source_pointer(op);
   const std::string type{element_type(f_[value].type.dtype)};
   out_.comment(fmt::format("store {} = {}, each lane 8 columns", f_[op.tensor].name, label(value)));
-  Writer::Scopes scopes;
-  if (rows.fragments > 1) scopes.push_back(out_.unrolled("i", rows.fragments));
-  scopes.push_back(out_.unrolled("r", 2));
+  const auto down = out_.repeated("i", rows.fragments), pair = out_.unrolled("r", 2);
   const std::string i = rows.fragments > 1 ? "i" : "0";
-  const std::string row =
-      fmt::format("{} + {}{} + r * 8", begin(axes[0]), lane_offset(axes[0], rows),
-                  rows.fragments > 1 ? " + i * 16" : "");
-  out_.line("const int row = {};", row);
+  out_.line("const int row = {} + {}{} + r * 8;", begin(axes[0]), lane_offset(axes[0], rows),
+            rows.fragments > 1 ? " + i * 16" : "");
   out_.line("{}* const line = {} + row * {} + {};", type, pointer,
             stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
-  scopes.push_back(out_.unrolled("j", columns.fragments / 4));
+  const auto across = out_.unrolled("j", columns.fragments / 4);
   out_.line("fc::u32 word[4];");
   {
     auto pack = out_.unrolled("n", 4, false);
@@ -102,15 +99,10 @@ void TileMover::print_quad_store(const Op& op) {
   if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
   const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
   const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
-  if (column_axis.may_overrun())
-    inside += fmt::format("{}{} > 0", inside.empty() ? "" : " && ", left);
-  Writer::Scopes guard;
-  if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
-  const std::string chunk = "fc::chunk{{word[0], word[1], word[2], word[3]}}";
-  if (column_axis.may_overrun() && !whole_chunks)
-    out_.line("fc::store_partial_chunk(line + column, {}, {});", chunk, left);
-  else
-    out_.line("fc::store_chunk(line + column, {});", chunk);
+  if (column_axis.may_overrun()) append(inside, " && ", left + " > 0");
+  const auto guard = out_.guarded(inside);
+  print_chunk_store("line + column", "fc::chunk{{word[0], word[1], word[2], word[3]}}",
+                    column_axis.may_overrun() && !whole_chunks ? left : "");
 }
 
 void TileMover::print_load(const Op& op) {
@@ -134,11 +126,7 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
   const std::string pointer = source_pointer(op);
   if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));
 
-  Writer::Scopes scopes;
-  if (is_store) {
-    const std::string one = representative(shape);
-    if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
-  }
+  const auto one = out_.guarded(is_store ? representative(shape) : "");
   const AxisLayout& last = shape.layouts.back();
   const Axis& last_axis = f_[shape.axes.back()];
   const bool contiguous =
@@ -151,37 +139,33 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
     walked.layouts.back().slots = 1;
     require_alignment(op.tensor, count * size_of(f_[op.tensor].dtype));
   }
+  Writer::Scopes scopes;
   Cursor cursor = open_loops(walked, scopes);
   cursor.layouts = shape.layouts;  // positions are those of the real layout
 
   std::string address = pointer, inside;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
-    const auto require = [&](const std::string& condition) {
-      inside += fmt::format("{}{}", inside.empty() ? "" : " && ", condition);
-    };
-    if (f_[shape.axes[k]].may_overrun()) require(fmt::format("{} < {}", at, extent(shape.axes[k])));
+    if (f_[shape.axes[k]].may_overrun())
+      append(inside, " && ", fmt::format("{} < {}", at, extent(shape.axes[k])));
     for (std::size_t d = 0; d < op.coordinates.size(); ++d) {
       const Coordinate& c = op.coordinates[d];
       if (axis_of(f_, c) != shape.axes[k]) continue;
       const std::string along = is_computed(f_, c) ? element(c.value, cursor) : at;
-      const std::string step = stride(op.tensor, d);
-      address +=
-          step == "1" ? fmt::format(" + ({})", along) : fmt::format(" + ({}) * {}", along, step);
+      address += " + " + times("(" + along + ")", stride(op.tensor, d));
       if (is_computed(f_, c))
-        require(fmt::format("fc::within({}, {})", along, extent_text(f_[op.tensor].dims[d])));
+        append(inside, " && ",
+               fmt::format("fc::within({}, {})", along, extent_text(f_[op.tensor].dims[d])));
     }
   }
   // The element at the cursor, counted in the slots of the whole fragment.
-  std::string slot = cursor.element;
-  if (vector) slot = slot == "0" ? "0" : fmt::format("{} * {}", slot, count);
+  const std::string slot = times(cursor.element, count);
   std::string register_address = storage_[tile.index];
   for (const std::string& fragment : cursor.fragments) register_address += "[" + fragment + "]";
   register_address = fmt::format("&{}[{}]", register_address, slot);
 
   if (is_store) {
-    Writer::Scopes guard;
-    if (!inside.empty()) guard.push_back(out_.block("if ({})", inside));
+    const auto guard = out_.guarded(inside);
     out_.line("fc::{}<{}>({}, {});",
               op.accumulation == Accumulation::none        ? "store_global"
               : op.accumulation == Accumulation::any_order ? "add_global"
@@ -189,19 +173,13 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
               count, address, register_address);
     return;
   }
-  if (inside.empty()) {
-    out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
-    return;
-  }
   {
-    auto guard = out_.block("if ({})", inside);
+    const auto guard = out_.guarded(inside);
     out_.line("fc::load_global<{}>({}, {});", count, register_address, address);
   }
+  if (inside.empty()) return;
   auto outside = out_.block("else");
-  if (count == 1) {
-    out_.line("{} = 0;", register_address.substr(1));
-    return;
-  }
+  if (count == 1) return out_.line("{} = 0;", register_address.substr(1));
   for (int n = 0; n < count; ++n) out_.line("({})[{}] = 0;", register_address, n);
 }
 
@@ -216,9 +194,7 @@ std::string TileMover::representative(const Shape& shape) const {
     }
   }
   std::string condition;
-  const auto add = [&](std::string term) {
-    condition += (condition.empty() ? "" : " && ") + std::move(term);
-  };
+  const auto add = [&](const std::string& term) { append(condition, " && ", term); };
   if (lane_bits) add(fmt::format("(lane & {}) == 0", lane_bits));
   if (warp_high == 1) {
     if (warps > 1) add("warp == 0");

@@ -1,5 +1,5 @@
 // Conversions: tiles between registers and shared memory, and shares of a reduction that meet
-// there.
+// there, of the warps of a block or of the blocks of a cluster.
 #include "codegen/analysis/register_interference.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/visit.h"
@@ -55,15 +55,13 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
 void TileMover::print_constant_tile(const Op& op, double value) {
   const Buffer& buffer = f_[op.buffer];
   const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
-  out_.comment(fmt::format("{} everywhere", number(value, DType::f32)));
+  const std::string text = number(value, DType::f32);
+  out_.comment(fmt::format("{} everywhere", text));
   out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, "0"));
-  {
-    auto words = out_.block("for (int word = thread; word < {}; word += {})",
-                            buffer.slot_bytes() / 4, schedule_.threads());
-    const std::string text = number(value, DType::f32);
-    out_.line("fc::store_shared({} + word * 4, fc::pack<{}>({}, {}));", name,
-              element_type(buffer.dtype), text, text);
-  }
+  auto words = out_.block("for (int word = thread; word < {}; word += {})", buffer.slot_bytes() / 4,
+                          schedule_.threads());
+  out_.line("fc::store_shared({0} + word * 4, fc::pack<{1}>({2}, {2}));", name,
+            element_type(buffer.dtype), text);
 }
 
 bool TileMover::is_stored_by_engine(const Op& convert) const {
@@ -106,6 +104,7 @@ void TileMover::print_to_shared(const Op& op) {
             : over    ? chunk_base(f_[over], ring_names_[over].slot)
                       : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
                                                                  : ring_names_[op.buffer].slot));
+  if (f_[from].layout.space == Space::opaque) return print_blocks(op);
   if (writes_rows_by_turns(op, shape)) return print_row_pairs(op, shape);
   std::string first_row;
   if (is_operand_in_flight(op)) {
@@ -116,8 +115,7 @@ void TileMover::print_to_shared(const Op& op) {
   Shape held = shape;
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   Writer::Scopes scopes;
-  const std::string one = representative(held);
-  if (!one.empty()) scopes.push_back(out_.block("if ({})", one));
+  scopes.push_back(out_.guarded(representative(held)));
   scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
@@ -130,10 +128,10 @@ void TileMover::print_to_shared(const Op& op) {
   }
   const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
   scopes.push_back(out_.unrolled("j", columns.fragments, false));
-  if (rows.slots > 1) scopes.push_back(out_.unrolled("r", rows.slots, false));
+  scopes.push_back(out_.repeated("r", rows.slots, false));
   const auto slot = [&](int c) {
     if (rows.slots == 1) return std::to_string(c);
-    return fmt::format("{} * r{}", columns.slots, c ? fmt::format(" + {}", c) : "");
+    return fmt::format("{} * r{}", columns.slots, plus(c));
   };
   if (!is_half(buffer.dtype)) {
     out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
@@ -143,8 +141,9 @@ void TileMover::print_to_shared(const Op& op) {
     throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   std::string packed;
   for (int c = 0; c < columns.slots; c += 2)
-    packed += fmt::format("{4}fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])",
-                          element_type(buffer.dtype), array, slot(c), slot(c + 1), c ? ", " : "");
+    append(packed, ", ",
+           fmt::format("fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])", element_type(buffer.dtype),
+                       array, slot(c), slot(c + 1)));
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
 }
@@ -172,25 +171,15 @@ void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
 }
 
 /// A product's opaque blocks, whose elements find their order in shared memory.
-void TileMover::print_blocks_to_shared(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Buffer& buffer = f_[op.buffer];
+void TileMover::print_blocks(const Op& op) {
+  const ValueId from = op.operands[0];
+  const int pitch = f_[op.buffer].pitch;
   const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
-  storage_[value.index] = names_.unique(label(value));
-  out_.comment(fmt::format("{} in shared memory", label(from)));
-  out_.line("const fc::u32 {} = {};", storage_[value.index], chunk_base(buffer, "0"));
   auto i = out_.unrolled("i", rows.fragments, false);
   auto j = out_.unrolled("j", columns.fragments, false);
   out_.line("fc::store_block({} + (({} + i * 16) * {} + {} + j * 16) * 4, {}, {}[i][j]);",
-            storage_[value.index], warp_base(rows), buffer.pitch, warp_base(columns), buffer.pitch,
+            storage_[op.results[0].index], warp_base(rows), pitch, warp_base(columns), pitch,
             storage_[from.index]);
-}
-
-/// The function that loads neighbouring elements.
-std::string TileMover::shared_loader(DType dtype, int count) {
-  if (is_half(dtype))
-    return fmt::format("fc::load_shared_halves<{}, {}>", element_type(dtype), count);
-  return fmt::format("fc::load_shared<{}>", count);
 }
 
 /// A tile of shared memory into registers, or the sum (maximum, minimum) of all partials of one.
@@ -219,7 +208,7 @@ void TileMover::print_from_shared(const Op& op) {
   } else {
     const int row_slots = shape.layouts[0].slots;
     scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, partials > 1));
-    if (row_slots > 1) scopes.push_back(out_.unrolled("r", row_slots, partials > 1));
+    scopes.push_back(out_.repeated("r", row_slots, partials > 1));
     element += row_slots > 1 ? fmt::format("[j][{} * r", count) : "[j][0";
   }
   const std::string first = vector ? element : element + "]";
@@ -228,8 +217,11 @@ void TileMover::print_from_shared(const Op& op) {
     if (is_condition_tile(f_, value))
       out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", storage_[value.index], count,
                 base, offset);
+    else if (is_half(buffer.dtype))
+      out_.line("fc::load_shared_halves<{}, {}>(&{}, {} + {});", element_type(buffer.dtype), count,
+                first, base, offset);
     else
-      out_.line("{}(&{}, {} + {});", shared_loader(buffer.dtype, count), first, base, offset);
+      out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
     return;
   }
   const std::string at = names_.unique("share_at");
@@ -245,6 +237,31 @@ void TileMover::print_from_shared(const Op& op) {
     const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));
   }
+}
+
+// ---- blocks of a cluster: every warp's rows go to one block, warp after warp in turn
+
+/// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not
+/// behind those of all warps before it.
+std::string TileMover::moved_rows(const Buffer& buffer) const {
+  const int rows_of = (role_->warps + source_.cluster - 1) / source_.cluster;
+  return fmt::format("(warp - warp / {}) * {}", source_.cluster, buffer.slot_bytes() / rows_of);
+}
+
+/// Where this block's slot for the rows of a warp lies, in the memory of the block that puts them
+/// together.
+std::string TileMover::given_address(const Op& give) const {
+  const Buffer& buffer = f_[give.buffer];
+  // Rows are moved behind the mapping: in front of it the difference may lie before all shared
+  // memory.
+  return fmt::format("fc::cluster_address({}, warp % {}) - {}", chunk_base(buffer, cluster_rank_),
+                     source_.cluster, moved_rows(buffer));
+}
+
+std::string TileMover::cluster_address(const Op& cluster_read) const {
+  const Buffer& buffer = f_[buffer_of(f_, cluster_read.operands[0])];
+  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(cluster_read.rank)),
+                     moved_rows(buffer));
 }
 
 /// A vector of which each lane holds a part, to lanes that need several of each other's.

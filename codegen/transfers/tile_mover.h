@@ -27,18 +27,15 @@ class TileMover : protected KernelText {
   // shared_memory.cpp: between registers and shared memory, and from lane to lane
   void print_to_shared(const ir::Op& op);
   void print_constant_tile(const ir::Op& op, double value);
-  void print_blocks_to_shared(const ir::Op& op);
+  void print_blocks(const ir::Op& op);
   void print_from_shared(const ir::Op& op);
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
-  static std::string shared_loader(DType dtype, int count);
   [[nodiscard]] bool is_operand_in_flight(const ir::Op& convert) const;
   [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
   [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;
   void print_row_pairs(const ir::Op& convert, const Shape& shape);
-
-  // cluster.cpp: what blocks of a cluster give each other
   std::string given_address(const ir::Op& give) const;
   std::string cluster_address(const ir::Op& cluster_read) const;
   std::string moved_rows(const ir::Buffer& buffer) const;
@@ -49,6 +46,8 @@ class TileMover : protected KernelText {
   void print_copy(const ir::Op& op, const std::string& pointer);
   std::string first_copied(const ir::Op& copy, ir::AxisId axis);
   void print_staged_store(const ir::Op& op);
+  void print_chunk_store(const std::string& pointer, const std::string& chunk,
+                         const std::string& left);
   bool stores_by_quads(const ir::Op& op) const;
   void print_quad_store(const ir::Op& op);
   void print_load(const ir::Op& op);

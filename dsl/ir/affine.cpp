@@ -14,25 +14,6 @@ using namespace ir;
 
 namespace {
 
-AffineForm scaled(AffineForm form, std::int64_t factor) {
-  for (auto& [axis, coefficient] : form.positions) coefficient *= factor;
-  for (auto& [quotient, coefficient] : form.quotients) coefficient *= factor;
-  for (auto& [scalar, coefficient] : form.scalars) coefficient *= factor;
-  form.constant *= factor;
-  return form;
-}
-
-AffineForm sum(AffineForm a, const AffineForm& b) {
-  for (const auto& [axis, coefficient] : b.positions) a.positions[axis] += coefficient;
-  for (const auto& [quotient, coefficient] : b.quotients) a.quotients[quotient] += coefficient;
-  for (const auto& [scalar, coefficient] : b.scalars) a.scalars[scalar] += coefficient;
-  a.constant += b.constant;
-  std::erase_if(a.positions, [](const auto& term) { return term.second == 0; });
-  std::erase_if(a.quotients, [](const auto& term) { return term.second == 0; });
-  std::erase_if(a.scalars, [](const auto& term) { return term.second == 0; });
-  return a;
-}
-
 /// The forms of one value and of what it is made of, each derived once: values may be shared.
 class Forms {
  public:
@@ -49,11 +30,11 @@ class Forms {
   /// Whether products by a number of 32 bits stay in 64.
   static bool is_small(const AffineForm& form) {
     const auto small = [](std::int64_t x) { return std::abs(x) <= std::int64_t{1} << 31; };
-    const auto all = [&](const auto& terms) {
-      return std::all_of(terms.begin(), terms.end(),
-                         [&](const auto& term) { return small(term.second); });
-    };
-    return small(form.constant) && all(form.positions) && all(form.quotients) && all(form.scalars);
+    bool all = small(form.constant);
+    for_each_kind(form, [&](const auto& terms) {
+      for (const auto& [atom, coefficient] : terms) all = all && small(coefficient);
+    });
+    return all;
   }
 
   std::optional<AffineForm> derive(ValueId value) {
@@ -71,20 +52,20 @@ class Forms {
         return AffineForm{{{op->axis, 1}}, {}, 0};
       case OpCode::neg: {
         const auto a = operand(0);
-        return a ? std::optional(scaled(*a, -1)) : std::nullopt;
+        return a ? std::optional(*a * -1) : std::nullopt;
       }
       case OpCode::add:
       case OpCode::sub: {
         const auto a = operand(0), b = operand(1);
         if (!a || !b) return scalar ? std::optional(atom) : std::nullopt;
-        return sum(*a, op->code == OpCode::add ? *b : scaled(*b, -1));
+        return *a + *b * (op->code == OpCode::add ? 1 : -1);
       }
       case OpCode::mul:
         for (std::size_t i : {0, 1}) {
           const Op* factor = f_.definition(op->operands[i]);
           if (factor && factor->code == OpCode::constant)
             if (const auto a = operand(1 - i))
-              return scaled(*a, static_cast<std::int64_t>(factor->number));
+              return *a * static_cast<std::int64_t>(factor->number);
         }
         return scalar ? std::optional(atom) : std::nullopt;
       case OpCode::div: {
@@ -148,7 +129,7 @@ class Terms {
       result_.complete = false;
       return;
     }
-    AffineForm form = sum(*left, scaled(*right, -1));
+    AffineForm form = *left + *right * -1;
     form.constant -= slack;
     result_.terms.push_back(std::move(form));
   }
@@ -160,6 +141,26 @@ class Terms {
 };
 
 }  // namespace
+
+AffineForm& AffineForm::operator+=(const AffineForm& other) {
+  const auto add = [](auto& terms, const auto& more) {
+    for (const auto& [atom, coefficient] : more) terms[atom] += coefficient;
+    std::erase_if(terms, [](const auto& term) { return term.second == 0; });
+  };
+  add(positions, other.positions);
+  add(quotients, other.quotients);
+  add(scalars, other.scalars);
+  constant += other.constant;
+  return *this;
+}
+
+AffineForm& AffineForm::operator*=(std::int64_t factor) {
+  for_each_kind(*this, [&](auto& terms) {
+    for (auto& [atom, coefficient] : terms) coefficient *= factor;
+  });
+  constant *= factor;
+  return *this;
+}
 
 std::optional<AffineForm> affine_form(const Function& f, ValueId value) {
   return Forms(f).of(value);

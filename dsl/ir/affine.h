@@ -19,7 +19,22 @@ struct AffineForm {
   /// Coefficient of the position along an axis divided by a number above 1, rounded down: where an
   /// axis runs over two dimensions, the position in the outer one.
   std::map<std::pair<ir::AxisId, std::int64_t>, std::int64_t> quotients = {};
+
+  /// Without coefficients that are zero.
+  AffineForm& operator+=(const AffineForm& other);
+  AffineForm& operator*=(std::int64_t factor);
 };
+
+inline AffineForm operator+(AffineForm a, const AffineForm& b) { return a += b; }
+inline AffineForm operator*(AffineForm form, std::int64_t factor) { return form *= factor; }
+
+/// Calls `visit` for the terms of each kind, which are a map to coefficients.
+template <class Form, class Visit>
+void for_each_kind(Form& form, Visit&& visit) {
+  visit(form.positions);
+  visit(form.quotients);
+  visit(form.scalars);
+}
 
 /// The linear form of an i32 value, if it has one.
 std::optional<AffineForm> affine_form(const ir::Function& f, ir::ValueId value);

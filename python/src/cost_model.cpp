@@ -15,7 +15,7 @@
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
 #include "python/src/split_modules.h"
-#include "templates/schedules/hopper_candidates.h"
+#include "templates/schedules/schedule_lists.h"
 
 namespace flashcore::python {
 namespace {

@@ -11,7 +11,7 @@ namespace {
 
 /// The wider of a query and a value.
 int widest(const AttentionSpec& spec) {
-  return (std::max(spec.head_dim, spec.value_dim()) + 15) / 16 * 16;
+  return round_up(std::max(spec.head_dim, spec.value_dim()));
 }
 
 /// A persistent block would have to find its segments for every output tile.
@@ -19,12 +19,10 @@ bool may_persist(const AttentionSpec& spec) {
   return !spec.packed() && !spec.q_lens && !spec.kv_lens;
 }
 
-Schedule warpgroups(int rows, int cols, int of_products, int stages) {
-  Schedule s;
-  s.instruction = Instruction::wgmma;
-  s.copy = CopyInstruction::tma;
-  s.tiles = {{"rows", rows}, {"cols", cols}};
-  s.warps_m = of_products / 16;
+/// Two warpgroups, which divide the tile of 128 rows or columns.
+Schedule warpgroups(int rows, int cols, int stages) {
+  Schedule s = warpgroup_tiles(rows, cols);
+  s.warps_m = 128 / 16;
   s.stages = stages;
   return s;
 }
@@ -106,29 +104,24 @@ std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spe
   const int dim = widest(spec);
   if (target.wgmma && dim <= 128) {
     // Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
-    Schedule s = warpgroups(dim <= 96 ? 64 : 48, 128, 128, 3);
+    Schedule s = warpgroups(dim <= 96 ? 64 : 48, 128, 3);
     s.peel_masks = true;
     s.ping_pong = dim <= 96;
     s.descending = false;
     if (dim <= 96 || spec.mask.is_full()) schedules.push_back(s);
-    Schedule one = warpgroups(64, 128, 128, 2);
+    Schedule one = warpgroups(64, 128, 2);
     one.descending = false;
     schedules.push_back(one);
-    schedules.push_back(warpgroups(32, 128, 128, 2));
+    schedules.push_back(warpgroups(32, 128, 2));
   } else if (target.wgmma) {
-    Schedule s = warpgroups(dim <= 192 ? 64 : 48, 128, 128, 2);
+    Schedule s = warpgroups(dim <= 192 ? 64 : 48, 128, 2);
     s.ping_pong = true;
     schedules.push_back(s);
-    schedules.push_back(warpgroups(32, 128, 128, 2));
-    schedules.push_back(warpgroups(32, 128, 128, 1));
+    schedules.push_back(warpgroups(32, 128, 2));
+    schedules.push_back(warpgroups(32, 128, 1));
   }
   append(schedules, keys_of_warps(spec, target));
   return schedules;
-}
-
-std::vector<Schedule> attention_backward_adding_zeros_schedules(const AttentionSpec& spec,
-                                                                const Target& target) {
-  return of_rows(spec, target, "rows");
 }
 
 std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSpec& spec,
@@ -139,7 +132,7 @@ std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSp
     // The sums and weights of tiles of 128 rows need more registers than a thread has. With three
     // slots the products of an iteration run beside the scores of the next.
     for (int stages = dim <= 64 ? 3 : 2; stages >= 2; --stages) {
-      Schedule s = warpgroups(64, 128, 128, stages);
+      Schedule s = warpgroups(64, 128, stages);
       s.descending = false;
       s.peel_masks = true;
       schedules.push_back(s);
@@ -149,21 +142,16 @@ std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSp
   return schedules;
 }
 
-std::vector<Schedule> attention_backward_adding_queries_schedules(const AttentionSpec& spec,
-                                                                  const Target& target) {
-  return of_rows(spec, target, "rows");
-}
-
 std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,
                                                           const Target& target) {
   std::vector<Schedule> schedules;
   if (target.wgmma) {
-    Schedule s = warpgroups(widest(spec) <= 192 ? 96 : 64, 128, 128, 2);
+    Schedule s = warpgroups(widest(spec) <= 192 ? 96 : 64, 128, 2);
     const bool masked = !spec.mask.is_full();
     s.peel_masks = s.ping_pong = !masked;
     schedules.push_back(s);
-    schedules.push_back(warpgroups(64, 128, 128, 2));
-    schedules.push_back(warpgroups(32, 128, 128, 2));
+    schedules.push_back(warpgroups(64, 128, 2));
+    schedules.push_back(warpgroups(32, 128, 2));
   }
   append(schedules, keys_of_warps(spec, target));
   return schedules;
@@ -177,7 +165,7 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
     const bool masked = !spec.mask.is_full();
     // As many keys as leave three slots: two iterations in flight hold the keys of both.
     const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : dim <= 192 ? 64 : 48;
-    Schedule s = warpgroups(128, keys, 128, dim <= 128 ? 3 : 2);
+    Schedule s = warpgroups(128, keys, dim <= 128 ? 3 : 2);
     // Beyond 128 columns persistent blocks under a mask were slower at 8k.
     if (may_persist(spec) && (!masked || (dim > 96 && dim <= 128))) {
       Schedule persistent = s;
@@ -189,7 +177,7 @@ std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& 
     s.ping_pong = true;
     s.last_tiles_first = masked;
     schedules.push_back(s);
-    Schedule safer = warpgroups(128, dim <= 128 ? 64 : 32, 128, 2);
+    Schedule safer = warpgroups(128, dim <= 128 ? 64 : 32, 2);
     safer.last_tiles_first = masked;
     schedules.push_back(safer);
   }

@@ -9,8 +9,6 @@
 namespace flashcore {
 namespace {
 
-int padded(int dim) { return (dim + 15) / 16 * 16; }
-
 /// Warps along the keys each multiply a part of the tile's keys: few rows occupy one warp.
 Schedule split_schedule(const Target& target, int rows, int cols, int stages, int blocks) {
   Schedule s;
@@ -27,7 +25,7 @@ Schedule split_schedule(const Target& target, int rows, int cols, int stages, in
 /// Bytes of the rings of keys and values, and of the query.
 int shared_bytes(const DecodeSpec& spec, const Schedule& s) {
   const AttentionSpec& a = spec.attention;
-  const int keys = padded(a.head_dim), values = padded(a.value_dim());
+  const int keys = round_up(a.head_dim), values = round_up(a.value_dim());
   return 2 * (s.stages * s.tiles.at("cols") * (keys + values) + s.tiles.at("rows") * keys);
 }
 
@@ -35,12 +33,8 @@ int shared_bytes(const DecodeSpec& spec, const Schedule& s) {
 /// 64 rows; of 64 rows two blocks to a multiprocessor.
 Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int rows, int cols) {
   const AttentionSpec& a = spec.attention;
-  const int widest = std::max(padded(a.head_dim), padded(a.value_dim()));
-  Schedule s;
-  s.instruction = Instruction::wgmma;
-  s.copy = CopyInstruction::tma;
-  s.tiles = {{"rows", rows}, {"cols", rows <= 64 ? std::min(cols, 64) : cols}};
-  s.warps_m = rows / 16;
+  const int widest = std::max(round_up(a.head_dim), round_up(a.value_dim()));
+  Schedule s = warpgroup_tiles(rows, rows <= 64 ? std::min(cols, 64) : cols);
   s.descending = false;
   if (rows <= 64) {
     s.blocks_per_processor = widest <= 128 ? 2 : 1;

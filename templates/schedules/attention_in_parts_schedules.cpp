@@ -4,64 +4,44 @@
 #include <iterator>
 
 #include "templates/attention_in_parts.h"
+#include "templates/schedules/families.h"
 #include "templates/split_products.h"
 
 namespace flashcore {
 namespace {
 
-constexpr int parts = std::size(part_names);
-
-int padded(int size, int step) { return (size + step - 1) / step * step; }
-
-struct Tiles {
-  int rows, cols, stages;
+constexpr BlockTiles candidates[] = {
+    {128, 96, 8, 1, 1, 1}, {128, 64, 8, 1, 2, 1}, {128, 64, 8, 1, 1, 1},
+    {128, 32, 8, 1, 1, 1}, {64, 32, 4, 1, 1, 1},  {64, 16, 4, 1, 1, 1},
 };
-
-constexpr Tiles candidates[] = {
-    {128, 96, 1}, {128, 64, 2}, {128, 64, 1}, {128, 32, 1}, {64, 32, 1}, {64, 16, 1},
-};
-
-int bytes_of(const AttentionSpec& spec, const Tiles& tiles) {
-  const int d = padded(spec.head_dim, 16), halves = halves_values(spec) ? 2 : 1;
-  const int dv = padded(value_columns(spec), 16);
-  const auto buffers = [](int rows, int columns) {
-    return parts * padded(2 * rows * columns, 1024);
-  };
-  return buffers(tiles.rows, d) +
-         tiles.stages * (buffers(tiles.cols, d) + halves * buffers(tiles.cols, dv));
-}
-
-/// Registers of a consumer thread that hold the output, what a tile adds to it, and the scores or
-/// their parts.
-int registers_of(const AttentionSpec& spec, const Tiles& tiles) {
-  const int halves = halves_values(spec) ? 2 : 1;
-  const int dv = padded(value_columns(spec), 16);
-  return ((halves + 1) * dv + tiles.cols * parts / 2) / 2;
-}
-
-Schedule schedule_of(const AttentionSpec& spec, const Tiles& tiles) {
-  Schedule s;
-  s.instruction = Instruction::wgmma;
-  s.copy = CopyInstruction::tma;
-  s.tiles = {{"rows", tiles.rows}, {"cols", tiles.cols}};
-  s.warps_m = tiles.rows / 16;
-  s.stages = tiles.stages;
-  // The halves of a product with the values take turns in the same registers.
-  s.overlap_products = !halves_values(spec);
-  s.last_tiles_first = !spec.mask.is_full();
-  return s;
-}
 
 }  // namespace
 
 std::vector<std::vector<Schedule>> attention_in_parts_schedules(const AttentionSpec& spec,
                                                                 const Target& target) {
+  constexpr int parts = std::size(part_names);
   constexpr int barriers = 512, most_registers = 216;  // the others hold addresses and row maxima
-  std::vector<Schedule> attention;
-  for (const Tiles& tiles : candidates)
-    if (bytes_of(spec, tiles) + barriers <= target.shared_per_block &&
-        registers_of(spec, tiles) <= most_registers)
-      attention.push_back(schedule_of(spec, tiles));
+  const int d = round_up(spec.head_dim), dv = round_up(value_columns(spec)),
+            halves = halves_values(spec) ? 2 : 1;
+  const auto bytes_of = [&](const BlockTiles& tiles) {
+    const auto buffers = [](int rows, int columns) {
+      return parts * round_up(2 * rows * columns, 1024);
+    };
+    return buffers(tiles.rows, d) + barriers +
+           tiles.stages * (buffers(tiles.cols, d) + halves * buffers(tiles.cols, dv));
+  };
+  // The output, what a tile adds to it, and the scores or their parts.
+  const auto registers_of = [&](const BlockTiles& tiles) {
+    return ((halves + 1) * dv + tiles.cols * parts / 2) / 2;
+  };
+  std::vector<Schedule> attention =
+      fitting_schedules(candidates, spec, target, most_registers, bytes_of, registers_of);
+  for (Schedule& s : attention) {
+    s.instruction = Instruction::wgmma;
+    s.copy = CopyInstruction::tma;
+    // The halves of a product with the values take turns in the same registers.
+    s.overlap_products = !halves_values(spec);
+  }
   Schedule split;
   split.tiles = {{"rows", 32}};
   return {{split}, {split}, {split}, attention};

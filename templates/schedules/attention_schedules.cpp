@@ -5,17 +5,10 @@
 
 #include "templates/schedule_chooser.h"
 #include "templates/schedules/families.h"
-#include "templates/schedules/float_schedules.h"
-#include "templates/schedules/hopper_candidates.h"
-#include "templates/schedules/register_demand.h"
 #include "templates/schedules/schedule_lists.h"
-#include "templates/schedules/split_schedules.h"
-#include "templates/schedules/wide_schedules.h"
 
 namespace flashcore {
 namespace {
-
-int padded(int dim) { return (dim + 15) / 16 * 16; }
 
 /// The kernel that was measured: everything read off the tensors, every sequence as long as they
 /// are.
@@ -28,7 +21,7 @@ bool all_lengths_open(const AttentionSpec& spec) {
 /// elements longer than its tile, and scores, probabilities and the product with the values take
 /// turns in one place.
 int block_bytes(const AttentionSpec& spec, int rows, int cols) {
-  const int d = padded(spec.head_dim) + 8, dv = (spec.value_dim() + 31) / 32 * 32 + 8;
+  const int d = round_up(spec.head_dim) + 8, dv = (spec.value_dim() + 31) / 32 * 32 + 8;
   constexpr int rounding = 6 * 1024;
   return 2 * (rows * d + cols * (d + dv)) + 4 * rows * std::max(cols + 8, dv) + rounding;
 }
@@ -61,7 +54,7 @@ Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
   // The largest tiles leave no register free. They were measured, and do not spill, on sm_90.
   const bool measured = target.capability == 90;
   // One block of 128 rows with two tiles of 64 keys in flight.
-  const int large_block = (128 + 2 * 2 * 64) * padded(dim) * size_of(spec.dtype);
+  const int large_block = (128 + 2 * 2 * 64) * round_up(dim) * size_of(spec.dtype);
   // What an expression computes of a score needs registers: an ascending loop keeps a few fewer.
   // With what it looks up for every key, or even for every score, tiles have to be smaller.
   const bool computes =
@@ -122,8 +115,9 @@ std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target
   if (target.mma_m16n8k16) {
     // Sixteen rows a warp and few keys: slow, but whatever an expression asks for fits.
     Schedule smallest = schedules.front();
-    smallest.tiles = {{"rows", 64},
-                      {"cols", padded(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
+    smallest.tiles = {
+        {"rows", 64},
+        {"cols", round_up(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
     smallest.warps_m = 4;
     smallest.stages = 1;
     smallest.keep_operands = smallest.peel_masks = false;

@@ -1,24 +1,23 @@
 // What differs between the candidates of a spec is what the cost model weighs up. The rest follows
 // from the spec, as measured on an H200: docs/performance_hopper.md has the figures, and what was
 // tried besides.
-#include "templates/schedules/hopper_candidates.h"
-
 #include <algorithm>
 #include <optional>
+
+#include "templates/schedules/families.h"
+#include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
 namespace {
 
 constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
 
-int padded(int dim) { return (dim + 15) / 16 * 16; }
-
 /// What the candidates of a spec have in common.
 struct Traits {
   const AttentionSpec& spec;
   const MaskTraits& mask;
   const ScoreTraits& score;
-  int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   int widest = std::max(d, dv);
   bool masked = !mask.is_full();
   /// Tiles of a dense bias or mask take registers, and room beside keys and values.
@@ -57,11 +56,7 @@ int tile_bytes(const Traits& traits, const Schedule& s) {
 }
 
 Schedule tiles(const Traits& traits, int rows, int cols) {
-  Schedule s;
-  s.instruction = Instruction::wgmma;
-  s.copy = CopyInstruction::tma;
-  s.tiles = {{"rows", rows}, {"cols", cols}};
-  s.warps_m = rows / 16;
+  Schedule s = warpgroup_tiles(rows, cols);
   s.last_tiles_first = traits.masked;
   return s;
 }

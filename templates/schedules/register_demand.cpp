@@ -1,10 +1,9 @@
-#include "templates/schedules/register_demand.h"
-
 #include <algorithm>
 #include <set>
 #include <tuple>
 
 #include "dsl/ir/tile_lookup.h"
+#include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
 namespace {

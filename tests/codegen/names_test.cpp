@@ -13,7 +13,6 @@
 
 #include "codegen/generate.h"
 #include "codegen/prelude.h"
-#include "codegen/text/reserved_names.h"
 #include "dsl/ir/parse.h"
 #include "dsl/ir/print.h"
 #include "dsl/program_builder.h"

@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "codegen/prelude/prelude_text.h"
 
 namespace flashcore {
 namespace {

@@ -38,8 +38,6 @@ FC_DEVICE float max(float a, float b) {
 FC_DEVICE float min(float a, float b) {
   return is_unwritten(b) ? b : is_unwritten(a) || b != b || a < b ? a : b;
 }
-FC_DEVICE float max_or_nan(float a, float b) { return a < b ? b : a; }
-FC_DEVICE float min_or_nan(float a, float b) { return b < a ? b : a; }
 FC_DEVICE u32 max(u32 a, u32 b) { return a > b ? a : b; }
 FC_DEVICE int max(int a, int b) { return a > b ? a : b; }
 FC_DEVICE int min(int a, int b) { return a < b ? a : b; }

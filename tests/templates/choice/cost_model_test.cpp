@@ -11,7 +11,7 @@
 #include "dsl/json.h"
 #include "dsl/variants.h"
 #include "templates/schedule_chooser.h"
-#include "templates/schedules/hopper_candidates.h"
+#include "templates/schedules/schedule_lists.h"
 #include "tests/templates/support/draw_lengths.h"
 
 namespace flashcore {

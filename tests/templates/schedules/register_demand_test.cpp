@@ -1,5 +1,5 @@
 // Which schedules are left out because a mask looks up too much for their tiles.
-#include "templates/schedules/register_demand.h"
+#include "templates/schedules/schedule_lists.h"
 
 #include <string>
 

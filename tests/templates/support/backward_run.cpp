@@ -296,11 +296,11 @@ std::string compare_backward(const AttentionSpec& spec, const Target& target,
       {attention_backward_rows(spec), attention_backward_rows_schedules(spec, target)}};
   if (problem.adding)
     steps.insert(steps.end(), {{attention_backward_adding_zeros(spec),
-                                attention_backward_adding_zeros_schedules(spec, target)},
+                                attention_backward_rows_schedules(spec, target)},
                                {attention_backward_adding_keys(spec),
                                 attention_backward_adding_keys_schedules(spec, target)},
                                {attention_backward_adding_queries(spec),
-                                attention_backward_adding_queries_schedules(spec, target)}});
+                                attention_backward_rows_schedules(spec, target)}});
   else
     steps.insert(
         steps.end(),

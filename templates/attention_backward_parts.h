@@ -1,6 +1,8 @@
-// What the programs of attention's backward pass have in common: their inputs, and the terms of a
-// tile of scores.
+// What the programs of attention's backward pass have in common: their inputs, the terms of a tile of
+// scores, and the program whose blocks have tiles of keys, and a loop over query rows.
 #pragma once
+
+#include <string>
 
 #include "dsl/flashcore.h"
 #include "templates/attention_tensors.h"
@@ -35,5 +37,39 @@ Tile dscores_of(const AttentionSpec& spec, const AttentionTensors& t, const Back
 
 /// Zeros beyond a padded sequence, whose elements there may be anything.
 Tile within(const Tile& own_length, Axis axis, const Tile& sum);
+
+/// Of tiles of keys.
+class KeyProgram {
+ public:
+  /// Which gradients the blocks compute. dQ, of which they add their shares to dq_sums, beside both
+  /// others only.
+  struct Gradients {
+    bool dk = true, dv = true, dq = false;
+  };
+
+  KeyProgram(const AttentionSpec& spec, const char* name);
+  Program build(const Gradients& wanted);
+
+ private:
+  struct Sums {
+    Tile dk, dv;
+  };
+  /// A tile of rows beside the block's keys.
+  struct Visit {
+    Tile query, dout, products, probs, dprobs;
+  };
+
+  Visit visit_rows();
+  Tile dscores(const Visit& visit);
+  Tensor output(const std::string& name, int dim);
+  void store_sums(const Tensor& tensor, Axis columns, const Tile& sum);
+
+  const AttentionSpec spec_;
+  ProgramBuilder b_;
+  AttentionTensors t_;
+  const Axis cols_, rows_;
+  BackwardInputs in_;
+  Tile kv_head_, key_, value_;
+};
 
 }  // namespace flashcore
