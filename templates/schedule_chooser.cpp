@@ -119,7 +119,7 @@ void ScheduleChooser::add_candidates(const Target& target) {
   }
   std::vector<CostedSchedule> costed;
   for (const std::vector<Schedule>& list : lists) {
-    const FamilyCosts* costs = model_->family(cost_family(list.front(), !mask_.is_full()));
+    const FamilyCosts* costs = model_->family(cost_family(list.front()));
     costed.emplace_back(spec_, list.front(), mask_, score, *model_, costs);
   }
   std::vector<std::vector<double>> times;

@@ -147,9 +147,8 @@ void bind_cost_model(py::module_& m) {
   m.def("decode_family",
         [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
   m.def("decode_cost_names", &names_of_costs<DecodeCosts>);
-  m.def("cost_family", [](const std::string& schedule, bool masked) {
-    return cost_family(schedule_from_json(schedule), masked);
-  });
+  m.def("cost_family",
+        [](const std::string& schedule) { return cost_family(schedule_from_json(schedule)); });
   m.def(
       "cost_names", &names_of_costs<FamilyCosts>,
       "Of coefficients: those that are numbers, and those that have one for each of cost_dims().");

@@ -28,18 +28,10 @@ template <class Costs>
 using FieldByDim = Field<Costs, std::vector<double>>;
 
 constexpr Field<FamilyCosts> family_fields[] = {
-    {"launch_us", &FamilyCosts::launch_us},
-    {"spread_us", &FamilyCosts::spread_us},
-    {"fill_share", &FamilyCosts::fill_share},
-    {"l2_share", &FamilyCosts::l2_share},
-    {"stall_share", &FamilyCosts::stall_share},
-    {"iteration_us", &FamilyCosts::iteration_us},
-    {"block_contention", &FamilyCosts::block_contention},
-    {"tiles_first_tail", &FamilyCosts::tiles_first_tail},
-    {"grouped_tail", &FamilyCosts::grouped_tail},
-    {"tiles_last_tail", &FamilyCosts::tiles_last_tail},
-    {"dynamic_us", &FamilyCosts::dynamic_us},
-    {"split_us", &FamilyCosts::split_us},
+    {"launch_us", &FamilyCosts::launch_us},       {"spread_us", &FamilyCosts::spread_us},
+    {"fill_share", &FamilyCosts::fill_share},     {"stall_share", &FamilyCosts::stall_share},
+    {"iteration_us", &FamilyCosts::iteration_us}, {"contention", &FamilyCosts::contention},
+    {"mask_us", &FamilyCosts::mask_us},           {"split_us", &FamilyCosts::split_us},
     {"split_dim_us", &FamilyCosts::split_dim_us},
 };
 
@@ -51,6 +43,10 @@ constexpr Field<ChoiceProperties> property_fields[] = {
     {"two_heads_waves", &ChoiceProperties::two_heads_waves},
     {"paged_share", &ChoiceProperties::paged_share},
     {"own_element_us", &ChoiceProperties::own_element_us},
+    {"l2_share", &ChoiceProperties::l2_share},
+    {"dynamic_us", &ChoiceProperties::dynamic_us},
+    {"staged_us", &ChoiceProperties::staged_us},
+    {"tail", &ChoiceProperties::tail},
 };
 
 constexpr Field<DecodeCosts> decode_fields[] = {
@@ -64,7 +60,6 @@ constexpr Field<DecodeCosts> decode_fields[] = {
 constexpr FieldByDim<FamilyCosts> family_fields_by_dim[] = {
     {"block_us", &FamilyCosts::block_us},
     {"columns_us", &FamilyCosts::columns_us},
-    {"iteration_contention", &FamilyCosts::iteration_contention},
     {"row_share", &FamilyCosts::row_share},
 };
 

@@ -31,7 +31,7 @@ struct GpuCosts {
 };
 
 /// What is set for a GPU and not fitted to times of it: how far predictions are trusted, where choices
-/// need none, and costs of what `flashcore calibrate` does not run.
+/// need none, costs of what `flashcore calibrate` does not run, and what does for all families.
 struct ChoiceProperties {
   /// Schedules whose predictions differ by a smaller share are taken for equal: predictions are not
   /// that exact.
@@ -52,6 +52,14 @@ struct ChoiceProperties {
   /// What a warpgroup takes more for 128 key columns where each score looks up an element of its own: it
   /// waits for memory, whatever others on its multiprocessor do.
   double own_element_us = 0;
+  /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
+  double l2_share = 0;
+  double dynamic_us = 0;  ///< of an output tile that the dynamic scheduler hands out
+  double staged_us = 0;   ///< of one of 64 rows that goes through shared memory to its store
+  /// How far apart blocks end that began together, in blocks of mean length: so long multiprocessors
+  /// idle at the end where blocks differ in length, and so much earlier than its last block the first
+  /// of a wave begins.
+  double tail = 0;
 };
 
 /// The head dims for which blocks and columns of keys have coefficients of their own.
@@ -65,27 +73,20 @@ struct FamilyCosts {
   double launch_us = 0;   ///< of a kernel
   double spread_us = 0;   ///< more, until all blocks that the GPU holds at once have begun
   double fill_share = 0;  ///< of the time that memory takes for what the first blocks wait for
-  /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
-  double l2_share = 0;
   /// By what share a kernel takes longer where its bytes from memory take as long as its blocks would
   /// without: loads and products wait for each other.
   double stall_share = 0;
   double iteration_us = 0;  ///< of a key tile, however wide
-  /// By what share a block takes longer, beside its iterations, for each other one on its multiprocessor.
-  double block_contention = 0;
-  /// How long multiprocessors idle at the end where blocks differ in length, in blocks of mean
-  /// length, by the order of the grid.
-  double tiles_first_tail = 0, grouped_tail = 0, tiles_last_tail = 0;
-  double dynamic_us = 0;    ///< of an output tile that the dynamic scheduler hands out
+  /// Of what key columns take, the share that keeps a multiprocessor busy, and others waiting.
+  double contention = 0;
+  double mask_us = 0;       ///< of an output tile more under a mask, beside its key tiles
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
   double split_dim_us = 0;  ///< the same for each 128 of head_dim
   // At each of measured_dims:
   std::vector<double> block_us;    ///< of an output tile, beside its loop over keys
   std::vector<double> columns_us;  ///< of 128 key columns
-  /// By what share iterations take longer for each other block on the multiprocessor.
-  std::vector<double> iteration_contention;
-  std::vector<double>
-      row_share;  ///< of block_us, what an output tile without query rows would save
+  /// Of block_us, what an output tile without query rows would save.
+  std::vector<double> row_share;
 
   /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
   static FamilyCosts from(std::span<const double> numbers);

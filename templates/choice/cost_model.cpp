@@ -48,21 +48,26 @@ double share_at_dim(std::span<const double> of_measured_dims, double head_dim) {
   return at_dim(of_measured_dims, std::min<double>(head_dim, std::end(measured_dims)[-1]));
 }
 
-double tail_of(const FamilyCosts& costs, const Schedule& s) {
-  if (s.grid_order == GridOrder::tiles_last) return costs.tiles_last_tail;
-  return s.grid_order == GridOrder::grouped ? costs.grouped_tail : costs.tiles_first_tail;
-}
-
 }  // namespace
 
-std::string cost_family(const Schedule& s, bool masked) {
+std::string cost_family(const Schedule& s) {
+  const int rows = s.tiles.at("rows");
   const char* kind = "";
-  if (s.tiles.at("rows") > 64)
+  // Three warpgroups take as long in turns as without.
+  if (rows == 128)
     kind = s.ping_pong ? "/ping_pong" : "";
-  else
+  else if (rows <= 64)
     kind = s.cluster_splits > 1 ? "/split" : s.producer ? "" : "/no_producer";
-  return fmt::format("{}/{}{}", masked ? "masked" : "full", s.tiles.at("rows"), kind);
+  return fmt::format("{}{}", rows, kind);
 }
+
+/// The time of a kernel's blocks, whatever memory takes.
+struct CostedSchedule::Parts {
+  double waves_us = 0;       ///< of all waves but the last
+  double last_us = 0;        ///< of the last, or of all where they differ in length
+  double share_of_last = 1;  ///< of all blocks, those of the last wave
+  double busy = 1;           ///< of the multiprocessors, those that compute as long as it lasts
+};
 
 /// What a kernel does for a problem.
 struct CostedSchedule::Load {
@@ -134,34 +139,37 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
   fill_share_ = costs->fill_share;
   stall_share_ = costs->stall_share;
-  constexpr double least_share = 0.01;  // where nothing was measured of it
-  share_of_held_byte_ = 1 / (std::max(least_share, costs->l2_share) * l2_bytes);
+  constexpr double least_share = 0.01;
+  share_of_held_byte_ = 1 / (std::max(least_share, model.properties().l2_share) * l2_bytes);
   const double tile_us = at_dim(costs->block_us, dim);
   const double row_share = share_at_dim(costs->row_share, dim);
   rows_us_ = tile_us * row_share;
   block_us_ = tile_us * (1 - row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
-    block_us_ += costs->dynamic_us;
+    block_us_ += model.properties().dynamic_us;
+  if (s.staged_stores && rows_ <= 64) block_us_ += model.properties().staged_us;
+  if (!mask.is_full()) block_us_ += costs->mask_us;
   if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
-  iteration_contention_ = share_at_dim(costs->iteration_contention, dim);
+  iteration_us_ = costs->iteration_us + at_dim(costs->columns_us, dim) * columns;
+  double busy_us = costs->contention * at_dim(costs->columns_us, dim) * columns;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
-  const double shared = residents_ / (1 + iteration_contention_ * (residents_ - 1));
-  iteration_us_ =
-      costs->iteration_us + at_dim(costs->columns_us, dim) * columns +
-      model.costs().score_operation_us * score.operations * columns * rows_ / 128 * shared;
+  const double operations_us =
+      model.costs().score_operation_us * score.operations * columns * rows_ / 128;
+  iteration_us_ += operations_us;
+  busy_us += operations_us;
   // By what share the lookups of a block take longer for each warpgroup beside the first: warpgroups
   // share key tiles, so the next tile waits for the slowest.
   constexpr double wait_share = 0.15;
   const int warpgroups = std::max(1, rows_ / 64);
   iteration_us_ += model.properties().own_element_us * score.own_elements * columns *
-                   (1 + wait_share * (warpgroups - 1)) /
-                   (1 + iteration_contention_ * (residents_ - 1));
-  block_contention_ = costs->block_contention;
-  const double tile_of_slot = blocks_per_tile_ * share_of_slot_, others = residents_ - 1;
-  tile_slot_us_ = tile_of_slot * block_us_ * (1 + block_contention_ * others);
-  tile_slot_key_us_ = tile_of_slot * iteration_us_ * (1 + iteration_contention_ * others) *
-                      share_of_column_ * share_of_split_ * positions_;
-  tail_ = tail_of(*costs, s);
+                   (1 + wait_share * (warpgroups - 1));
+  alone_cubed_ = std::pow(iteration_us_, 3);
+  busy_cubed_ = std::pow(busy_us, 3);
+  const double tile_of_slot = blocks_per_tile_ * share_of_slot_;
+  tile_slot_us_ = tile_of_slot * block_us_;
+  tile_slot_key_us_ =
+      tile_of_slot * contended_us(residents_) * share_of_column_ * share_of_split_ * positions_;
+  tail_ = model.properties().tail / positions_;
 }
 
 CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) const {
@@ -205,9 +213,13 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   return launch_us_ + std::max(longest, tiles * (tile_slot_us_ + seen * tile_slot_key_us_));
 }
 
+double CostedSchedule::contended_us(double residents) const {
+  if (residents <= 1) return iteration_us_;
+  return std::cbrt(alone_cubed_ + (residents * residents * residents - 1) * busy_cubed_);
+}
+
 double CostedSchedule::block_us(const Load& load, double iterations, double residents) const {
-  return load.block_us * (1 + block_contention_ * (residents - 1)) +
-         iterations * iteration_us_ * (1 + iteration_contention_ * (residents - 1));
+  return load.block_us + iterations * contended_us(residents);
 }
 
 double CostedSchedule::heads_side_by_side(const Load& load) const {
@@ -219,7 +231,7 @@ double CostedSchedule::heads_side_by_side(const Load& load) const {
 double CostedSchedule::uneven_us(const Load& load) const {
   const double mean = block_us(load, load.mean, residents_);
   const double work = load.blocks * share_of_slot_ * mean, share_of_head = 1 / load.heads;
-  double us = std::max(block_us(load, load.most(), residents_), work + tail_ * mean / positions_);
+  double us = std::max(block_us(load, load.most(), residents_), work + tail_ * mean);
   // At the end fewer blocks are left on a multiprocessor.
   const double few = (residents_ + 1) / 2.0;
   // Of the n * slots + 1 longest blocks, n + 1 share a slot.
@@ -227,14 +239,21 @@ double CostedSchedule::uneven_us(const Load& load) const {
     const double iterations = load.behind(rounded_down(n * tiles_at_once_, share_of_head));
     us = std::max(us, n * block_us(load, iterations, residents_) + block_us(load, iterations, few));
   }
-  // The last heads begin with their longest blocks when all blocks of the others have begun, of which
-  // those that still run are half done, and one has ended.
+  // Of the last heads those blocks wait for which no slot is left, the longest first: until all others have
+  // begun, the shortest last, of which those that still run are half done, and one has ended. The first
+  // blocks end before others by what these began later.
   const double rounds = rounded_up(load.heads, 1 / load.side_by_side) - 1;
-  const double before = rounds * load.side_by_side * share_of_head * load.blocks;
-  const double begin = before < slots_ ? 0
-                                       : std::max((before * share_of_slot_ - 0.5) * mean,
-                                                  block_us(load, load.least(), residents_));
-  return std::max(us, begin + block_us(load, load.most(), few));
+  if (rounds <= 0) return std::max(us, block_us(load, load.most(), few));
+  const double others = rounds * load.side_by_side, before = others * share_of_head * load.blocks;
+  const double heads_last = (load.heads - others) * blocks_per_tile_;
+  const double waits = std::max(0.0, slots_ - before) / heads_last;
+  const double running = std::min(1.0, tiles_at_once_ / (load.side_by_side * load.tiles));
+  const double half = block_us(load, load.behind((1 - running / 2) * load.tiles), residents_) / 2;
+  const double begun = std::max(before + heads_last, slots_);
+  const double begin =
+      std::max(begun * share_of_slot_ * mean - half, block_us(load, load.least(), residents_));
+  const double early = spread_us_ * residents_;
+  return std::max(us, begin - early + block_us(load, load.behind(waits), few));
 }
 
 /// The time of the multiprocessor that the static scheduler gives most. Tiles go out wave after wave,
@@ -321,19 +340,32 @@ double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& lo
   return (load.queries + load.keys * passes) * us_per_byte_;
 }
 
-double CostedSchedule::blocks_us(Load& load, const VisibleKeys& visible) const {
+/// Loads from memory and products wait for each other, the more the closer their times are, where all
+/// multiprocessors are busy.
+double CostedSchedule::stalled_us(double blocks_us, double memory_us, double busy) const {
+  const double longer = std::max(blocks_us, memory_us);
+  if (longer <= 0) return 0;
+  const double ratio = std::min(blocks_us * busy, memory_us) / longer, both = ratio * ratio;
+  return longer * (1 + stall_share_ * both * both);
+}
+
+CostedSchedule::Parts CostedSchedule::parts_of(Load& load, const VisibleKeys& visible) const {
   const double most = iterations_of(visible.most());
-  if (iterations_of(visible.least()) == most) {
-    const double waves = rounded_down(load.blocks, share_of_slot_);
-    const double rest = load.blocks - waves * slots_;
-    const double us = waves * block_us(load, most, residents_);
-    if (rest <= 0) return us;
-    return us + block_us(load, most, rounded_up(rest * residents_, share_of_slot_));
+  if (load.blocks > slots_ && iterations_of(visible.least()) != most) {
+    count_iterations(load, visible);
+    return {.last_us = is_static_ ? static_us(load) : uneven_us(load)};
   }
-  if (load.blocks <= slots_)
-    return block_us(load, most, rounded_up(load.blocks * residents_, share_of_slot_));
-  count_iterations(load, visible);
-  return is_static_ ? static_us(load) : uneven_us(load);
+  const double waves = rounded_up(load.blocks, share_of_slot_) - 1;
+  const double filled = (load.blocks - waves * slots_) * share_of_slot_;  // of the last wave
+  const double residents = rounded_up(filled, residents_);
+  const double full_us = block_us(load, most, residents_);
+  double last_us = block_us(load, most, residents);
+  // A static scheduler begins no tile before the one that it gave the multiprocessor earlier has ended.
+  if (waves > 0 && !is_static_) last_us += tail_ * (filled - 0.5) * full_us;
+  return {.waves_us = waves * full_us,
+          .last_us = std::max(last_us, filled * full_us),
+          .share_of_last = filled * slots_ / load.blocks,
+          .busy = filled * residents_ / residents};
 }
 
 double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKeys& visible,
@@ -350,13 +382,9 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   const double before = launch_us_ + spread_us_ * spread + fill_share_ * filled;
   const double memory = memory_us(problem, load, visible.share);
   if (before + memory >= enough) return before + memory;
-  const double us = blocks_us(load, visible);
-  // Loads from memory and products wait for each other, the more the closer their times are.
-  const double longer = std::max(us, memory);
-  if (before + longer >= enough) return before + longer;
-  const double ratio = std::min(us, memory) / longer;
-  const double both = ratio * ratio;
-  return before + longer * (1 + stall_share_ * both * both);
+  const Parts parts = parts_of(load, visible);
+  return before + stalled_us(parts.waves_us, memory * (1 - parts.share_of_last), 1) +
+         stalled_us(parts.last_us, memory * parts.share_of_last, parts.busy);
 }
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,

@@ -4,16 +4,21 @@
 //
 // For a kernel of `blocks` blocks of which a GPU holds `slots` at once:
 //
-//     iteration = iteration_us + columns_us(head_dim) * columns
+//     alone     = iteration_us + columns_us(head_dim) * columns
+//     busy      = contention * columns_us(head_dim) * columns
+//     iteration = (alone ^ 3 + (blocks on the multiprocessor ^ 3 - 1) * busy ^ 3) ^ (1/3)
 //     block     = block_us(head_dim) + iterations * iteration
 //     time      = launch_us + spread_us * blocks at once / multiprocessors
 //                 + the first bytes over bytes_per_us
-//                 + sum of waves of blocks, or all bytes over bytes_per_us, the longer of the two, and
+//                 + full waves of blocks, or their bytes over bytes_per_us, the longer of the two, and
 //                   stall_share of it where both take as long
+//                 + the same of the last wave
 //
-// Blocks of different lengths, as a causal mask has them, take the time of the longest one, or the
-// mean work of a slot and a part of a block, or that of the slot to which the static scheduler gives
-// most.
+// A block alone waits, many keep their multiprocessor busy, and the cubes pass from the one to the other.
+// A multiprocessor may have fewer blocks in the last wave, whose first begins half a `tail` of a block
+// before the mean of them, and whose last one half a tail after it. Blocks of different lengths, as a
+// causal mask has them, take the time of the longest one, or the mean work of a slot and a tail, or that
+// of the slot to which the static scheduler gives most.
 #pragma once
 
 #include <limits>
@@ -26,8 +31,8 @@
 
 namespace flashcore {
 
-/// Which coefficients a schedule has: "full/128/ping_pong", or "masked/64/split".
-std::string cost_family(const Schedule& schedule, bool masked);
+/// Which coefficients a schedule has: "128/ping_pong", or "64/split".
+std::string cost_family(const Schedule& schedule);
 
 /// A schedule of a spec, ready to be asked how long it takes for one problem after the other.
 class CostedSchedule {
@@ -51,14 +56,18 @@ class CostedSchedule {
 
  private:
   struct Load;
+  struct Parts;
   /// Without its iterations.
   [[nodiscard]] Load load_of(const AttentionProblem& problem) const;
   void count_iterations(Load& load, const VisibleKeys& visible) const;
   /// Of a block that visits so many keys.
   [[nodiscard]] double iterations_of(double keys) const;
+  /// Of an iteration of each of so many blocks on a multiprocessor.
+  [[nodiscard]] double contended_us(double residents) const;
   [[nodiscard]] double block_us(const Load& load, double iterations, double residents) const;
-  /// Of all blocks, whatever memory takes.
-  [[nodiscard]] double blocks_us(Load& load, const VisibleKeys& visible) const;
+  [[nodiscard]] Parts parts_of(Load& load, const VisibleKeys& visible) const;
+  /// Of blocks that take so long by themselves, and their bytes.
+  [[nodiscard]] double stalled_us(double blocks_us, double memory_us, double busy) const;
   /// Of blocks that differ in their iterations: more than run at once.
   [[nodiscard]] double uneven_us(const Load& load) const;
   [[nodiscard]] double static_us(const Load& load) const;
@@ -82,12 +91,14 @@ class CostedSchedule {
   double share_of_key_head_ = 1;  ///< one through the query heads that have their keys in common
   GridOrder order_ = GridOrder::tiles_first;
   bool is_static_ = false;  ///< the scheduler
-  double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, iteration_us_ = 0, tail_ = 0;
+  double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0;
+  double iteration_us_ = 0;  ///< of a block alone on its multiprocessor
+  /// The cubes of that, and of what it keeps the multiprocessor busy.
+  double alone_cubed_ = 0, busy_cubed_ = 0;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
   /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.
   double tile_slot_us_ = 0, tile_slot_key_us_ = 0;
   double fill_share_ = 0, share_of_held_byte_ = 0, stall_share_ = 0;
-  double iteration_contention_ = 0, block_contention_ = 0;
   bool is_known_ = false;
 };
 

@@ -24,7 +24,6 @@ from ..cache.table_text import table_text
 from ..cache.tuning_table import Problem
 from ..errors import DeviceError
 from ..kernels.just_in_time import default_target
-from ..specs.spec import AttentionSpec
 from .decode_costs import draw_split_problem, measure_splits, split_specs
 from .gpu import require_torch
 from .measurements import (
@@ -33,13 +32,15 @@ from .measurements import (
     Measurements,
     Say,
     draw_problems,
-    is_masked,
     measure_candidates,
     measured_specs,
 )
 from .terms import fit_terms, measure_terms
 
 SPLIT_PROBLEMS = 18  # of each spec
+_FAR = 1.3
+"""Schedules that take more than so many times the best do not count in a fit: they are never close
+to being chosen, and predictions that come near to theirs too make the choice among others worse."""
 
 
 def measure(problems: int, seed: int = 0, say: Say = lambda text: None) -> Measurements:
@@ -76,10 +77,11 @@ class _Family:
 def _families(found: Measurements) -> dict[str, _Family]:
     families: dict[str, _Family] = {}
     for spec, problem, times in found.rows:
-        masked = is_masked(AttentionSpec.from_json(spec))
         best = min(times.values())
         for schedule, us in times.items():
-            name = _core.cost_family(schedule, masked)
+            if us > _FAR * best:
+                continue
+            name = _core.cost_family(schedule)
             if name not in families:
                 probe = _core.CostProbe(found.multiprocessors, found.l2_bytes)
                 families[name] = _Family(probe)
@@ -96,14 +98,10 @@ _FAMILY_START = {
     "launch_us": (2.2, 1.0),
     "spread_us": (0.3, 0.5),
     "fill_share": (0.5, 0.5),
-    "l2_share": (0.6, 0.2),
     "stall_share": (0.2, 0.2),
     "iteration_us": (0.1, 0.1),
-    "block_contention": (0.2, 0.3),
-    "tiles_first_tail": (0.5, 0.3),
-    "grouped_tail": (0.3, 0.3),
-    "tiles_last_tail": (0.3, 0.3),
-    "dynamic_us": (0.1, 0.2),
+    "contention": (0.9, 0.3),
+    "mask_us": (0.3, 0.3),
     "split_us": (0.3, 0.5),
     "split_dim_us": (0.3, 0.5),
 }
@@ -111,7 +109,6 @@ _FAMILY_START = {
 _FAMILY_START_BY_DIM = {
     "block_us": (1.0, 0.5, 1.0),
     "columns_us": (0.4, 0.8, 0.5),
-    "iteration_contention": (0.3, 0.0, 0.3),
     "row_share": (0.5, 0.0, 0.5),
 }
 _CLUSTER_SHARE = 0.92
@@ -169,7 +166,8 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
             predicted: list[float] = family.probe.times(numbers, found.bytes_per_us, _CLUSTER_SHARE)
             return predicted
 
-        numbers = _fit(predict, family.times, family.weights, start, scale, small_and_smooth)
+        own = _without_idle(predict, start, len(names))
+        numbers = _fit(predict, family.times, family.weights, own, scale, small_and_smooth)
         errors += [abs(math.log(a / b))
                    for a, b in zip(predict(numbers), family.times, strict=True)]  # fmt: skip
         coefficients[name] = numbers
@@ -191,6 +189,18 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
         },
     }
     return entry, statistics.mean(errors)
+
+
+def _without_idle(
+    predict: Callable[[list[float]], list[float]], start: Sequence[float], count: int
+) -> list[float]:
+    """The start, with 0 for those of the first `count` coefficients that change no prediction."""
+    predicted = predict(list(start))
+
+    def is_idle(at: int) -> bool:
+        return predict([*start[:at], 2 * start[at], *start[at + 1 :]]) == predicted
+
+    return [0.0 if is_idle(at) else start[at] for at in range(count)] + list(start[count:])
 
 
 _DECODE_START = {

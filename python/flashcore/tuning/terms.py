@@ -84,7 +84,7 @@ def fit_terms(
     scores: list[float] = []
     for plain, more, schedule, problem, before, after in found.added:
         masked = is_masked(AttentionSpec.from_json(more))
-        numbers = coefficients[_core.cost_family(schedule, masked)]
+        numbers = coefficients[_core.cost_family(schedule)]
         probes = {spec: _core.CostProbe(found.multiprocessors, found.l2_bytes)
                   for spec in (plain, more)}  # fmt: skip
         for spec, probe in probes.items():
