@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-
 namespace flashcore {
 namespace {
 

@@ -1,10 +1,10 @@
 // Which schedules are left out because a mask looks up too much for their tiles.
-#include "templates/schedules/schedule_lists.h"
-
 #include <string>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "templates/schedules/schedule_lists.h"
 
 namespace flashcore {
 namespace {
