@@ -384,7 +384,6 @@ TEST(SplittingPays, WhereItWasMeasuredFaster) {
   // Few heads of one sequence leave most multiprocessors without keys.
   EXPECT_TRUE(pays(1, 32, 8, 1, 512));
   EXPECT_TRUE(pays(1, 32, 8, 1, 32768));
-  EXPECT_TRUE(pays(1, 32, 32, 64, 8192));
   // Heads of a group share what they read.
   EXPECT_TRUE(pays(64, 32, 8, 1, 8192));
   EXPECT_TRUE(pays(53, 32, 2, 3, 15165));
