@@ -57,11 +57,11 @@ FC_DEVICE float to_value(bf16 x) { return to_float(x); }
 FC_DEVICE float to_value(float x) { return x; }
 FC_DEVICE int to_value(int x) { return x; }
 template <class T>
-FC_DEVICE T from_value(float x) {
+FC_INNER T from_value(float x) {
   return from_float<T>(x);
 }
 template <class T>
-FC_DEVICE T from_value(int x) {
+FC_INNER T from_value(int x) {
   return x;
 }
 

@@ -33,9 +33,9 @@ FC_DEVICE void store_global(T* target, const Value* in) {
   *reinterpret_cast<neighbours<T, n>*>(target) = elements;
 }
 
-FC_DEVICE u32 bits_of(f16 x) { return x.bits; }
-FC_DEVICE u32 bits_of(bf16 x) { return x.bits; }
-FC_DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
+FC_INNER u32 bits_of(f16 x) { return x.bits; }
+FC_INNER u32 bits_of(bf16 x) { return x.bits; }
+FC_INNER u32 bits_of(float x) { return __float_as_uint(x); }
 
 // Copies the first `valid_bytes` (0 to 16, whole elements) of a chunk to shared memory and fills the
 // rest with zeros. Both addresses are multiples of 16. With 0 valid bytes the source is not read.
