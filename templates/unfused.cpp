@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "templates/attention_tensors.h"
-#include "templates/schedules/families.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {

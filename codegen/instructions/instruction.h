@@ -28,7 +28,7 @@ struct TensorInstruction {
   bool Target::*available = nullptr;  ///< the fact that a target has it by; none: every target has
   std::string_view instead;           ///< what to take where the target lacks it
 
-  int rows = 16, columns = 8;      ///< of the sums that one instruction adds to
+  int rows = 16, columns = 8;      ///< of the sums to which one instruction adds
   bool (*takes)(DType) = nullptr;  ///< the elements of both operands; sums are f32
   int warps = 1;                   ///< that issue it together, and divide its rows
   bool asynchronous = false;       ///< sums may be read behind a wait only
@@ -36,7 +36,7 @@ struct TensorInstruction {
   // What tiles have to be for a product of them to be made of such instructions.
   int column_step = 16;    ///< a warp's columns are a multiple of this
   bool rows_once = false;  ///< a tile has the rows that the warps make at once, and no more
-  int most_warps = 0;      ///< along the rows, a multiple of `warps`; 0: any number
+  int most_warps = 0;      ///< of a block that make a product, a multiple of `warps`; 0: any number
 
   // Registers. Of an opaque instruction it is known which warp holds a block of sums, not which
   // lane holds which element; a block counts as 16 slots along each axis.

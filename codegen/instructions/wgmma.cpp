@@ -40,13 +40,14 @@ void print_product(const Product& p) {
       steps.push_back({loop.first_column / 16, loop.width * loop.panels / 16, loop.width});
   else
     steps.push_back({0, p.terms / 16, 64});
-  // The columns that one instruction makes: as many as it can, of one width of panels where the
-  // right operand lies along them.
+  // The columns that one instruction makes: as many as it can, and where the rows of the right operand
+  // run along them, in panels of one width.
+  const std::vector<ChunkLoop> all =
+      b.transposed      ? std::vector<ChunkLoop>{{0, 8, columns / 8}}
+      : divides_columns ? std::vector<ChunkLoop>{{0, 64, std::max(columns / 64, 1)}}
+                        : chunk_loops(*b.buffer);
   std::vector<ChunkLoop> parts;
-  std::vector<ChunkLoop> panels{{0, 8, columns / 8}};
-  if (!b.transposed) panels = chunk_loops(*b.buffer);
-  if (divides_columns && !b.transposed) panels = {{0, 64, std::max(columns / 64, 1)}};
-  for (const ChunkLoop& loop : panels)
+  for (const ChunkLoop& loop : all)
     for (int panel = 0, most = most_columns / loop.width; panel < loop.panels; panel += most)
       parts.push_back({loop.first_column + panel * loop.width, loop.width,
                        std::min(most, loop.panels - panel)});
@@ -112,7 +113,7 @@ const TensorInstruction& wgmma() {
       .left_terms = sum_columns,
       .computed_left = ComputedOperand::registers,
       .computed_right =
-          ComputedOperand::none,  // the warpgroups of a block would have to synchronise
+          ComputedOperand::none,  // warpgroups would have to meet for it, in every iteration
       .turns_computed_left = true,
       .by_copy_engine = true,
       .pitch = swizzled,

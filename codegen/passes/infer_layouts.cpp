@@ -27,10 +27,7 @@ using namespace ir;
 class LayoutInference {
  public:
   LayoutInference(Function& f, const Schedule& schedule)
-      : f_(f),
-        schedule_(schedule),
-        grid_{schedule.warps_m, schedule.warps_n,
-              /*by_columns=*/describe(schedule.instruction).warps > 1} {}
+      : f_(f), schedule_(schedule), grid_{schedule.warps_m, schedule.warps_n} {}
 
   void run() {
     copy_bare_sources(f_);
@@ -42,7 +39,9 @@ class LayoutInference {
     widest_access_.resize(parents_.size());
     for_each_op(f_, f_.body, [&](Op& op, BlockId) {
       join(op);
-      has_products_ = has_products_ || op.code == OpCode::dot;
+      if (op.code != OpCode::dot) return;
+      has_products_ = true;
+      grid_.by_columns = grid_.by_columns || instruction_of(op).warps > 1;
     });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_pairs(op); });
@@ -180,7 +179,7 @@ class LayoutInference {
   /// Among how many warpgroups the columns of a product are divided; 0 where its rows are. They are
   /// where the rows of one instruction are all that the product has, where both operands lie in shared
   /// memory, so that every warpgroup can read them, and where the result is stored and nothing else
-  /// reads it: a row that several warpgroups hold cannot be reduced.
+  /// reads it: a row that several warpgroups held would have to be reduced through shared memory.
   [[nodiscard]] int column_groups(const Op& op, const TensorInstruction& instruction, AxisId rows,
                                   AxisId columns) const {
     const int groups = schedule_.warps_m / std::max(instruction.warps, 1);
@@ -362,7 +361,7 @@ class LayoutInference {
 
   Function& f_;
   const Schedule& schedule_;
-  const WarpGrid grid_;
+  WarpGrid grid_;
   bool has_products_ = false;
   std::vector<std::uint32_t> parents_;
   std::vector<std::optional<AxisLayout>> anchors_;

@@ -86,9 +86,8 @@ void take_place(ir::Function& f, ir::ValueId value, ir::ValueId of);
 ir::Builder before(ir::Function& f, ir::BlockId block, ir::OpId op);
 ir::Builder behind(ir::Function& f, ir::BlockId block, ir::OpId op);
 
-/// Calls `rewrite(Builder&, OpId)` for every op of a block, with a builder in front of it, and goes on
-/// behind the op and what was put in front of it; and where the builder went behind the op, behind
-/// what it has put there.
+/// Calls `rewrite(b, op)` for each op that a block has now; the builder `b` stands in front of the op. What
+/// the builder puts, there or behind the op (Builder::go_behind), is not visited.
 template <class Rewrite>
 void rewrite_ops(ir::Function& f, ir::BlockId block, Rewrite&& rewrite, std::size_t from = 0) {
   for (std::size_t i = from; i < f[block].ops.size();) {

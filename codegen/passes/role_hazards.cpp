@@ -48,7 +48,7 @@ struct Use {
   bool adding = false;      ///< the engine may be adding it at the block's turn
   bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
-  bool read = false;        ///< threads of the role have, and have not met since
+  bool read = false;        ///< threads of the role have read it, and have not met since
   bool given = false;  ///< other blocks of the cluster write it, and have not met this one since
 
   bool operator==(const Use&) const = default;

@@ -23,5 +23,5 @@ struct alignas(16) chunk {
 }  // namespace fc
 
 #define FC_DEVICE __device__ __forceinline__
-// What these files call and no kernel does: the emulator's own need no such function.
+// A function that only the device prelude calls. Kernels do not, so the emulator's prelude lacks it.
 #define FC_INNER FC_DEVICE

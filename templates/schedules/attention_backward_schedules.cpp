@@ -4,7 +4,7 @@
 
 #include "templates/attention_backward.h"
 #include "templates/attention_backward_adding.h"
-#include "templates/schedules/families.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {

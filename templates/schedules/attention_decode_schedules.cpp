@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "templates/attention_decode.h"
-#include "templates/schedules/families.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {

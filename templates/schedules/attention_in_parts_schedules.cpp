@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "templates/attention_in_parts.h"
-#include "templates/schedules/families.h"
+#include "templates/schedules/schedule_parts.h"
 #include "templates/split_products.h"
 
 namespace flashcore {

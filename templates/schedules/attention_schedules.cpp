@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "templates/schedule_chooser.h"
-#include "templates/schedules/families.h"
 #include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "templates/schedules/families.h"
 #include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "templates/schedules/families.h"
 #include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {
@@ -48,8 +48,7 @@ int tile_bytes(const Traits& traits, const Schedule& s) {
   const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
   // Warpgroups that divide the columns among them have whole panels of 64 each, and read the weights
   // of all.
-  const int panels = 64 * s.warps_n;
-  const int dv = s.warps_n == 1 ? traits.dv : (traits.dv + panels - 1) / panels * panels;
+  const int dv = s.warps_n == 1 ? traits.dv : round_up(traits.dv, 64 * s.warps_n);
   const int weights = s.warps_n == 1 ? 0 : slot(rows) + 1024;
   return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(dv) + loaded) +
          given + weights;
@@ -220,7 +219,8 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
   dynamic.grid_order = GridOrder::grouped;
   to.push_back(dynamic);
-  // Blocks of 64 rows whose columns are divided wait for L2: they need the same heads at a time.
+  // What blocks of 64 rows with divided columns read comes from L2 no faster than they compute: blocks
+  // that run at the same time have to read the same heads.
   if (!traits.masked || s.warps_n > 1) return;
   dynamic.grid_order = GridOrder::tiles_last;
   to.push_back(dynamic);
@@ -354,7 +354,7 @@ std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTra
                                         const ScoreTraits& score) {
   const Traits traits{spec, mask, score};
   std::vector<Schedule> candidates;
-  if (traits.widest > 256) {
+  if (is_wide(spec)) {
     add_wide(traits, candidates);
     return candidates;
   }

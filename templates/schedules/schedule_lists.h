@@ -16,7 +16,8 @@ std::vector<std::vector<Schedule>> schedule_lists(const AttentionSpec& spec, con
 
 /// Candidates of the cost model for products of warpgroups: tiles of 64, 128 and 192 query rows, with
 /// as many key columns as registers and shared memory hold; small blocks alone or in a cluster; each
-/// tile scheduler; with ping-pong and without. What of it is best depends on the problem.
+/// tile scheduler; with ping-pong and without. What of it is best depends on the problem. Wide specs
+/// have large tiles alone, and none at all where no tile fits.
 std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTraits& mask,
                                         const ScoreTraits& score);
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "templates/schedules/families.h"
 #include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/schedule_parts.h"
 #include "templates/split_products.h"
 
 namespace flashcore {

@@ -5,8 +5,8 @@
 // go through it, because every warp multiplies all of them.
 #include <algorithm>
 
-#include "templates/schedules/families.h"
 #include "templates/schedules/schedule_lists.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {
