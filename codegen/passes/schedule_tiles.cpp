@@ -16,7 +16,9 @@
 //
 // With the dynamic scheduler the producer takes a tile's number from the counter once it has issued
 // all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
-// is there before they need it, and one more while they compute that tile.
+// is there before they need it, and one more while they compute that tile. Where the tile lies the
+// producer hands them in another ring, as the divisions by which a number becomes positions would
+// keep the consumers from their first product.
 #include <bit>
 #include <utility>
 #include <vector>
@@ -34,10 +36,16 @@ using namespace ir;
 const TileType scalar{DType::i32, {}};
 
 /// As many positions as have their looped tiles in L2 together are a group: all of them go through
-/// their tiles, the same tile of each side by side, before the positions of the next group do.
+/// their tiles, the same tile of each side by side, before the positions of the next group do. The last
+/// group has up to twice as many: no other tiles are left then to even out how long its own take.
 struct Group {
-  ValueId positions, size, tiles;  ///< of all groups; of one
+  ValueId positions;    ///< of all groups
+  ValueId size, tiles;  ///< of a group that is not the last
+  ValueId last;         ///< its number
 };
+
+/// Along each axis of the grid.
+using Position = std::vector<ValueId>;
 
 class TileScheduling {
  public:
@@ -83,23 +91,23 @@ class TileScheduling {
 
   void share_out_tiles() {
     const bool grouped = schedule_.grid_order == GridOrder::grouped;
-    constexpr int scheduler_slots = 2;
-    BufferId numbers;
+    BufferId numbers, positions;
     if (is_dynamic()) {
-      Buffer channel{"tile_numbers", DType::i32, 1, 1, scheduler_slots};
-      channel.transport = Transport::store;
-      numbers = f_.add_buffer(std::move(channel));
+      numbers = add_channel("tile_numbers", 1);
+      positions = add_channel("tile_positions", f_.grid.size());
     }
     for (OpId role : roles_of(f_)) {
       const bool fills = holds(f_, f_[role].body, OpCode::issue);
       put_loop_around(role, [&](Builder& around) -> TileLoop {
         const ValueId count = named(count_of_all(around, f_.grid), "block_count");
-        const Group group = grouped ? plan_group(around) : Group{};
-        const auto enter = [this, grouped, group](Builder& b, ValueId tile) {
-          if (grouped)
-            go_to_tile_of_group(b, tile, group);
-          else
-            go_to_each(b, tile, f_.grid);
+        const bool finds = fills || !is_dynamic();
+        const Group group = finds && grouped ? plan_group(around) : Group{};
+        const auto enter = [this, finds, grouped, group, positions](Builder& b, ValueId tile) {
+          const Position position = !finds    ? receive(b, positions)
+                                    : grouped ? position_in_group(b, tile, group)
+                                              : position_of(b, tile, f_.grid);
+          for (std::size_t i = 0; i < position.size(); ++i) go_to(b, f_.grid[i], position[i]);
+          if (finds && positions) hand_on(b, positions, position);
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
         const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
@@ -147,20 +155,30 @@ class TileScheduling {
     if (ends_region) around.append({.code = OpCode::yield}, {});
   }
 
+  // What the role that fills rings hands to the others.
+
+  /// A ring of some scalars a slot, one slot for each of the two tiles that the producer is ahead.
+  BufferId add_channel(const std::string& name, std::size_t scalars) {
+    constexpr int slots = 2;
+    Buffer channel{name, DType::i32, 1, static_cast<int>(scalars), slots};
+    channel.transport = Transport::store;
+    return f_.add_buffer(std::move(channel));
+  }
+
+  void hand_on(Builder& b, BufferId channel, std::vector<ValueId> scalars) {
+    b.append({.code = OpCode::acquire, .buffer = channel}, {});
+    b.append({.code = OpCode::issue, .operands = std::move(scalars), .buffer = channel}, {});
+    b.append({.code = OpCode::commit, .buffer = channel}, {});
+  }
+
   /// The role that fills rings draws the number and hands it on, the others get it.
   ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
     Op get{.code = OpCode::wait, .buffer = numbers};
     Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
     const ValueId next = named(b.make(draws ? claim : get, scalar), "next_tile");
-    if (draws) {
-      b.append({.code = OpCode::acquire, .buffer = numbers}, {});
-      b.append({.code = OpCode::issue, .operands = {next}, .buffer = numbers}, {});
-      b.append({.code = OpCode::commit, .buffer = numbers}, {});
-    }
+    if (draws) hand_on(b, numbers, {next});
     return next;
   }
-
-  // Which tile a number stands for.
 
   void go_to(Builder& b, AxisId axis, ValueId at) {
     const bool tiled = f_[axis].kind == AxisKind::parallel_tiles;
@@ -168,8 +186,18 @@ class TileScheduling {
     b.append({.code = OpCode::enter, .operands = {at}, .axis = axis}, {});
   }
 
-  /// To where the block lies, along some axes, that has this number among all along them.
-  void go_to_each(Builder& b, ValueId rest, const std::vector<AxisId>& axes) {
+  /// What the role that fills rings says of a tile.
+  Position receive(Builder& b, BufferId channel) {
+    const OpId wait = b.append({.code = OpCode::wait, .buffer = channel},
+                               std::vector<TileType>(f_.grid.size(), scalar));
+    return f_[wait].results;
+  }
+
+  // Which tile a number stands for.
+
+  /// The position along each of some axes that has this number among all along them.
+  Position position_of(Builder& b, ValueId rest, const std::vector<AxisId>& axes) {
+    Position position;
     for (std::size_t i = 0; i < axes.size(); ++i) {
       ValueId at = rest;
       if (i + 1 < axes.size()) {
@@ -177,9 +205,9 @@ class TileScheduling {
         at = division.rest;
         rest = division.quotient;
       }
-      if (f_[axes[i]].descending) at = from_last(b, at, axes[i]);
-      go_to(b, axes[i], at);
+      position.push_back(f_[axes[i]].descending ? from_last(b, at, axes[i]) : at);
     }
+    return position;
   }
 
   ValueId from_last(Builder& b, ValueId at, AxisId axis) {
@@ -187,32 +215,38 @@ class TileScheduling {
   }
 
   Group plan_group(Builder& b) {
-    // What of L2 is a power of two: the rest is for outputs, which pass through it as well. Where a
-    // block's next query waits for the only slot, blocks drift apart, by twice as many tiles.
-    const auto budget = static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.l2_bytes)));
-    const int apart = schedule_.outer_stages == 1 ? 2 : 1;
+    // Half of what of L2 is a power of two: with all of it keys and values were read from memory one
+    // and a half times, as outputs pass through L2 as well and blocks drift apart.
+    const auto budget =
+        static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.l2_bytes)) / 2);
     ValueId bytes;
     for (const auto& [axis, each] : looped_) {
       const ValueId length = b.max(b.integer(1), b.extent(axis));
-      const ValueId all = b.mul(length, b.integer(each * apart));
+      const ValueId all = b.mul(length, b.integer(each));
       bytes = bytes ? b.add(bytes, all) : all;
     }
     Group group;
     group.positions = named(count_of_all(b, positions_), "positions");
-    const ValueId fit =
+    const ValueId one = b.integer(1);
+    const ValueId room =
         bytes ? b.elementwise(OpCode::quotient, {b.integer(budget), bytes}) : group.positions;
-    group.size = named(b.max(b.integer(1), b.min(group.positions, fit)), "group");
+    const ValueId most = named(b.max(one, b.min(group.positions, room)), "most_of_group");
+    const ValueId filled = b.max(one, b.elementwise(OpCode::quotient, {group.positions, most}));
+    group.size = named(b.max(one, parts(b, group.positions, filled)), "group");
+    group.last =
+        named(b.max(b.integer(0), b.sub(parts(b, group.positions, group.size), b.integer(2))),
+              "last_group");
     group.tiles = named(b.mul(group.size, count_of_all(b, tiled_)), "group_tiles");
     return group;
   }
 
-  void go_to_tile_of_group(Builder& b, ValueId tile, const Group& group) {
-    const ValueId group_of_tile = divide(b, tile, group.tiles).quotient;
-    const ValueId first = named(b.mul(group_of_tile, group.size), "first_position");
+  Position position_in_group(Builder& b, ValueId tile, const Group& group) {
+    const ValueId whole = named(divide(b, tile, group.tiles).quotient, "whole_groups");
+    const ValueId which = named(b.min(whole, group.last), "which_group");
+    const ValueId first = named(b.mul(which, group.size), "first_position");
     const ValueId left = b.sub(group.positions, first);
-    const ValueId here = named(b.min(group.size, left), "positions_here");
-    const ValueId which =
-        named(b.elementwise(OpCode::quotient, {first, group.size}), "which_group");
+    const ValueId is_last = b.elementwise(OpCode::eq, {which, group.last});
+    const ValueId here = named(b.where(is_last, left, group.size), "positions_here");
     const ValueId before = b.mul(which, group.tiles);
     const ValueId in_group = named(b.sub(tile, before), "tile_of_group");
     const Division division = divide(b, in_group, here);
@@ -229,8 +263,10 @@ class TileScheduling {
     const ValueId last = b.sub(count_of_all(b, tiled_), b.integer(1));
     const ValueId from_end = b.sub(last, row);
     const ValueId place = b.where(backwards, from_end, row);
-    go_to_each(b, named(position, "position"), positions_);
-    go_to_each(b, named(place, "row_of_group"), tiled_);
+    Position all = position_of(b, named(position, "position"), positions_);
+    const Position of_tile = position_of(b, named(place, "row_of_group"), tiled_);
+    all.insert(all.end(), of_tile.begin(), of_tile.end());
+    return all;
   }
 
   /// Bytes that the loops of a block read along `axis`, for each of its elements.
@@ -251,6 +287,12 @@ class TileScheduling {
     const bool source = made_by && kind_of(made_by->code) == OpKind::source;
     if (f_[value].name.empty() && !source) f_[value].name = name;
     return value;
+  }
+
+  /// Into how many parts of one size a number is divided, rounded up.
+  ValueId parts(Builder& b, ValueId all, ValueId size) {
+    const ValueId in_front_of_last = b.sub(b.add(all, size), b.integer(1));
+    return b.elementwise(OpCode::quotient, {in_front_of_last, size});
   }
 
   struct Division {

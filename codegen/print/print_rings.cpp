@@ -118,8 +118,10 @@ void KernelPrinter::print_issue(const Op& op) {
   const Buffer& channel = f_[op.buffer];
   if (is_bulk_copy(op)) return print_boxes(op);
   if (!channel.holds_scalars()) return print_copies({&op});
-  out_.line("fc::store_shared({}, static_cast<fc::u32>({}));",
-            chunk_base(channel, ring_names_[op.buffer].slot), scalar(op.operands[0]));
+  const std::string slot = chunk_base(channel, ring_names_[op.buffer].slot);
+  for (std::size_t i = 0; i < op.operands.size(); ++i)
+    out_.line("fc::store_shared({}{}, static_cast<fc::u32>({}));", slot,
+              plus(4 * static_cast<int>(i)), scalar(op.operands[i]));
 }
 
 /// A tile, as boxes of a panel each. They say themselves when they have completed. The next
@@ -154,9 +156,6 @@ void KernelPrinter::print_wait(const Op& op) {
   if (!op.buffer) return out_.line("fc::wait_copies<{}>();", op.pending);
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  const std::string& called = f_[op.results[0]].name;
-  const std::string name = names_.unique(called.empty() ? buffer.name : called);
-  storage_[op.results[0].index] = name;
   std::string slot = ring.slot, phase = ring.phase;
   if (op.pending) {  // the ring's own place is that of the first slot which is held
     slot = names_.unique(ring.slot + "_ahead");
@@ -164,10 +163,17 @@ void KernelPrinter::print_wait(const Op& op) {
     phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
   }
   out_.line("fc::wait_phase({}, {});", in_slot(ring.full, slot), phase);
-  if (buffer.holds_scalars())
-    return out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({})));",
-                     name, chunk_base(buffer, slot));
-  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, slot));
+  const std::string base = chunk_base(buffer, slot);
+  for (std::size_t i = 0; i < op.results.size(); ++i) {
+    const std::string& called = f_[op.results[i]].name;
+    const std::string name = names_.unique(called.empty() ? buffer.name : called);
+    storage_[op.results[i].index] = name;
+    if (buffer.holds_scalars())
+      out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({}{})));", name,
+                base, plus(4 * static_cast<int>(i)));
+    else
+      out_.line("const fc::u32 {} = {};", name, base);
+  }
 }
 
 /// Zeros in the last rows of a tile, by all threads of the role. A row's chunks fill its part of a

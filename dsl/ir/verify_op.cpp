@@ -59,7 +59,7 @@ class OpVerifier {
     const bool turn = op_.code == OpCode::wait_turn || op_.code == OpCode::release_turn;
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store || turn ||
                           op_.code == OpCode::gather || op_.code == OpCode::dimension ||
-                          (op_.code == OpCode::issue && !issues_scalar());
+                          (op_.code == OpCode::issue && !issues_scalars());
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
@@ -195,7 +195,10 @@ class OpVerifier {
           break;
         }
         wait();
-        if (op_.results.size() == 1 && f_[op_.results[0]].type.is_scalar()) holds_scalars();
+        if (f_[op_.buffer].holds_scalars()) {
+          holds_scalars(op_.results);
+          break;
+        }
         [[fallthrough]];
       case OpCode::read_slot:
         results(1);
@@ -270,17 +273,13 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  [[nodiscard]] bool issues_scalar() const {
+  [[nodiscard]] bool issues_scalars() const {
     return op_.buffer && op_.buffer.index < f_.buffers.size() && f_[op_.buffer].holds_scalars();
   }
 
   void issue() {
     results(0);
-    if (issues_scalar()) {
-      operands(1);
-      holds_scalars();
-      return;
-    }
+    if (issues_scalars()) return holds_scalars(op_.operands);
     input();
     fits_buffer(accessed_axes(f_, op_));
     computed_positions();
@@ -366,12 +365,16 @@ class OpVerifier {
     results(op_.operands.size() - bounds);
   }
 
-  void holds_scalars() {
+  /// A slot is a row of as many scalars as are handed on at once.
+  void holds_scalars(const std::vector<ValueId>& scalars) {
     const Buffer& buffer = f_[op_.buffer];
-    if (buffer.dtype != DType::i32 || buffer.rows != 1 || buffer.columns != 1)
-      fail(fmt::format("a slot of {} is {} x {} of {}, the value an i32 scalar", buffer.name,
-                       buffer.rows, buffer.columns, name_of(buffer.dtype)),
-           "declare the buffer as i32 [1, 1]");
+    const auto is_number = [&](ValueId v) { return f_[v].type == TileType{DType::i32, {}}; };
+    if (buffer.dtype != DType::i32 || buffer.rows != 1 ||
+        buffer.columns != static_cast<int>(scalars.size()) ||
+        !std::ranges::all_of(scalars, is_number))
+      fail(fmt::format("a slot of {} is {} x {} of {}, what is handed on 1 x {}", buffer.name,
+                       buffer.rows, buffer.columns, name_of(buffer.dtype), scalars.size()),
+           "declare the buffer as i32 [1, n] for n values, all of them i32 scalars");
   }
 
   /// Scans write words of bits.

@@ -271,7 +271,8 @@ class Evaluation {
   void issue(const Op& op) {
     switch (f_[op.buffer].transport) {
       case Transport::store:
-        queues_[op.buffer.index].push_back(operand(op, 0));
+        for (std::size_t i = 0; i < op.operands.size(); ++i)
+          queues_[op.buffer.index].push_back(operand(op, i));
         break;
       case Transport::tma:
         if (op.body) block(op.body);
@@ -298,11 +299,13 @@ class Evaluation {
   void wait(const Op& op) {
     if (!op.buffer) return;  // copies land at once
     std::deque<TileValue>& ring = queues_[op.buffer.index];
-    if (ring.empty())
-      throw InternalError(
-          fmt::format("channel {} is read more often than filled", f_[op.buffer].name));
-    set(op, std::move(ring.front()));
-    ring.pop_front();
+    for (ValueId result : op.results) {
+      if (ring.empty())
+        throw InternalError(
+            fmt::format("channel {} is read more often than filled", f_[op.buffer].name));
+      values_[result.index] = std::move(ring.front());
+      ring.pop_front();
+    }
   }
 
   // Scans.

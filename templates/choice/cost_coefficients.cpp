@@ -44,6 +44,7 @@ constexpr Field<ChoiceProperties> property_fields[] = {
     {"paged_share", &ChoiceProperties::paged_share},
     {"own_element_us", &ChoiceProperties::own_element_us},
     {"l2_share", &ChoiceProperties::l2_share},
+    {"reread_share", &ChoiceProperties::reread_share},
     {"dynamic_us", &ChoiceProperties::dynamic_us},
     {"staged_us", &ChoiceProperties::staged_us},
     {"tail", &ChoiceProperties::tail},

@@ -75,6 +75,7 @@ struct CostedSchedule::Load {
   double heads = 0;              ///< of all sequences
   double share_of_key = 1;       ///< one through their number
   double side_by_side = 1;       ///< of these heads, those that the scheduler goes through together
+  double heads_last = 1;         ///< the same of the last ones
   double blocks = 0;             ///< of the grid, or output tiles of persistent blocks
   double block_us = 0;           ///< of one of them, beside its iterations
   double queries = 0, keys = 0;  ///< bytes of query rows with the output, of keys with values
@@ -129,9 +130,9 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   tiles_at_once_ = slots_ / blocks_per_tile_;
   least_blocks_ = model.properties().two_heads_waves * slots_;
   const auto l2_bytes = static_cast<double>(model.gpu().l2_bytes);
-  // As schedule_tiles makes its groups: how far apart in the keys the blocks of one may be.
-  const double key_reach = s.outer_stages == 1 ? 2 : 1;
-  keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes))) / (row_bytes_ * key_reach);
+  // As schedule_tiles makes its groups.
+  keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes)) - 1) / row_bytes_;
+  reread_share_ = model.properties().reread_share;
   us_per_byte_ = 1 / model.costs().bytes_per_us;
   launch_us_ = costs->launch_us;
   spread_us_ = costs->spread_us;
@@ -178,7 +179,7 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) co
   load.heads = static_cast<double>(problem.batch * problem.heads);
   load.blocks = load.tiles * load.heads * blocks_per_tile_;
   load.share_of_key = 1 / static_cast<double>(std::max<std::int64_t>(problem.kv_len, 1));
-  load.side_by_side = heads_side_by_side(load);
+  group_heads(load);
   const double rows = static_cast<double>(problem.q_len) * share_of_row_ / load.tiles;
   // The next query of a block is loaded while it finishes with the last one.
   load.block_us = scan_us_ + (block_us_ + rows_us_ * rows) * (positions_ + 1) / 2;
@@ -222,10 +223,15 @@ double CostedSchedule::block_us(const Load& load, double iterations, double resi
   return load.block_us + iterations * contended_us(residents);
 }
 
-double CostedSchedule::heads_side_by_side(const Load& load) const {
-  if (order_ == GridOrder::tiles_first) return 1;
-  if (order_ == GridOrder::tiles_last) return load.heads;
-  return std::clamp(rounded_down(keys_in_l2_, load.share_of_key), 1.0, load.heads);
+/// As schedule_tiles makes its groups.
+void CostedSchedule::group_heads(Load& load) const {
+  load.side_by_side = order_ == GridOrder::tiles_first ? 1 : load.heads;
+  load.heads_last = load.side_by_side;
+  if (order_ != GridOrder::grouped) return;
+  const double most = std::clamp(rounded_down(keys_in_l2_, load.share_of_key), 1.0, load.heads);
+  load.side_by_side = std::ceil(load.heads / std::floor(load.heads / most));
+  const double others = std::max(0.0, std::ceil(load.heads / load.side_by_side) - 2);
+  load.heads_last = load.heads - others * load.side_by_side;
 }
 
 double CostedSchedule::uneven_us(const Load& load) const {
@@ -242,10 +248,9 @@ double CostedSchedule::uneven_us(const Load& load) const {
   // Of the last heads those blocks wait for which no slot is left, the longest first: until all others have
   // begun, the shortest last, of which those that still run are half done, and one has ended. The first
   // blocks end before others by what these began later.
-  const double rounds = rounded_up(load.heads, 1 / load.side_by_side) - 1;
-  if (rounds <= 0) return std::max(us, block_us(load, load.most(), few));
-  const double others = rounds * load.side_by_side, before = others * share_of_head * load.blocks;
-  const double heads_last = (load.heads - others) * blocks_per_tile_;
+  const double before = (load.heads - load.heads_last) * share_of_head * load.blocks;
+  if (before <= 0) return std::max(us, block_us(load, load.most(), few));
+  const double heads_last = load.heads_last * blocks_per_tile_;
   const double waits = std::max(0.0, slots_ - before) / heads_last;
   const double running = std::min(1.0, tiles_at_once_ / (load.side_by_side * load.tiles));
   const double half = block_us(load, load.behind((1 - running / 2) * load.tiles), residents_) / 2;
@@ -322,10 +327,11 @@ double CostedSchedule::static_us(const Load& load) const {
   return most;
 }
 
-/// Blocks that run at the same time and read the same keys find them in L2. Where heads go side by
-/// side, the next tile of a head finds them there if what all read in between leaves room.
-double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& load,
-                                 double visible_share) const {
+/// How many times keys come from memory after the first. Blocks that run at the same time and read the
+/// same keys find them in L2. Where heads go side by side, the next tile of a head finds them there if
+/// what all read in between leaves room.
+double CostedSchedule::count_rereads(const AttentionProblem& problem, const Load& load,
+                                     double visible_share) const {
   // Of a head, the tiles that do not run together.
   double turns = std::max(1.0, load.tiles * load.side_by_side * share_of_slot_), missed = 1;
   if (order_ != GridOrder::tiles_first) {
@@ -336,8 +342,7 @@ double CostedSchedule::memory_us(const AttentionProblem& problem, const Load& lo
          std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
     missed = std::clamp(between * share_of_held_byte_ - 1, 0.0, 1.0);
   }
-  const double passes = 1 + std::max(0.0, turns * visible_share - 1) * missed;
-  return (load.queries + load.keys * passes) * us_per_byte_;
+  return std::max(0.0, turns * visible_share - 1) * missed;
 }
 
 /// Loads from memory and products wait for each other, the more the closer their times are, where all
@@ -379,8 +384,10 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   const double filled = (load.queries + load.keys * first_keys) * us_per_byte_ *
                         (load.blocks > slots_ ? slots_ / load.blocks : 1);
   const double spread = std::min(load.blocks, slots_) * share_of_multiprocessor_;
-  const double before = launch_us_ + spread_us_ * spread + fill_share_ * filled;
-  const double memory = memory_us(problem, load, visible.share);
+  const double reread = load.keys * count_rereads(problem, load, visible.share) * us_per_byte_;
+  const double before =
+      launch_us_ + spread_us_ * spread + fill_share_ * filled + reread_share_ * reread;
+  const double memory = (load.queries + load.keys) * us_per_byte_ + reread;
   if (before + memory >= enough) return before + memory;
   const Parts parts = parts_of(load, visible);
   return before + stalled_us(parts.waves_us, memory * (1 - parts.share_of_last), 1) +

@@ -10,6 +10,7 @@
 //     block     = block_us(head_dim) + iterations * iteration
 //     time      = launch_us + spread_us * blocks at once / multiprocessors
 //                 + the first bytes over bytes_per_us
+//                 + reread_share of the bytes that are read again over bytes_per_us
 //                 + full waves of blocks, or their bytes over bytes_per_us, the longer of the two, and
 //                   stall_share of it where both take as long
 //                 + the same of the last wave
@@ -71,10 +72,10 @@ class CostedSchedule {
   /// Of blocks that differ in their iterations: more than run at once.
   [[nodiscard]] double uneven_us(const Load& load) const;
   [[nodiscard]] double static_us(const Load& load) const;
-  [[nodiscard]] double memory_us(const AttentionProblem& problem, const Load& load,
-                                 double visible_share) const;
+  [[nodiscard]] double count_rereads(const AttentionProblem& problem, const Load& load,
+                                     double visible_share) const;
   /// How many heads the scheduler goes through side by side, from their longest blocks on.
-  [[nodiscard]] double heads_side_by_side(const Load& load) const;
+  void group_heads(Load& load) const;
 
   int rows_ = 0, cols_ = 0, splits_ = 1, positions_ = 1;
   /// One through the number of rows, columns and splits of a tile: what is asked thousands of times
@@ -98,7 +99,7 @@ class CostedSchedule {
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
   /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.
   double tile_slot_us_ = 0, tile_slot_key_us_ = 0;
-  double fill_share_ = 0, share_of_held_byte_ = 0, stall_share_ = 0;
+  double fill_share_ = 0, share_of_held_byte_ = 0, stall_share_ = 0, reread_share_ = 0;
   bool is_known_ = false;
 };
 

@@ -19,10 +19,11 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = lane % 4 * 2;
   // where a ring's slots say that they are full, and that they are empty
-  const fc::u32 query_full = shared + 65568, query_empty = shared + 65576;
-  const fc::u32 key_full = shared + 65536, key_empty = shared + 65552;
-  const fc::u32 value_full = shared + 65584, value_empty = shared + 65600;
-  const fc::u32 tile_numbers_full = shared + 65616, tile_numbers_empty = shared + 65632;
+  const fc::u32 query_full = shared + 65624, query_empty = shared + 65632;
+  const fc::u32 key_full = shared + 65592, key_empty = shared + 65608;
+  const fc::u32 value_full = shared + 65640, value_empty = shared + 65656;
+  const fc::u32 tile_numbers_full = shared + 65672, tile_numbers_empty = shared + 65688;
+  const fc::u32 tile_positions_full = shared + 65536, tile_positions_empty = shared + 65552;
   if (thread == 0) {
     fc::prefetch_map(p.k_tiles);
     fc::prefetch_map(p.q_tiles);
@@ -42,6 +43,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::init_mbarrier(tile_numbers_full + slot * 8, 1);
       fc::init_mbarrier(tile_numbers_empty + slot * 8, 256);
     }
+    for (int slot = 0; slot < 2; ++slot) {
+      fc::init_mbarrier(tile_positions_full + slot * 8, 1);
+      fc::init_mbarrier(tile_positions_empty + slot * 8, 256);
+    }
     fc::publish_mbarriers();
   }
   fc::barrier();
@@ -49,22 +54,26 @@ attention_forward(const __grid_constant__ Parameters p) {
   if (warp >= 8) {
     fc::shrink_registers<24>();
     if (thread == 256) {
+      int tile_positions_slot = 0, tile_positions_phase = 0;
       int key_slot = 0, key_phase = 0;
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
       int tile_numbers_slot = 0, tile_numbers_phase = 0;
       const int block_count = (p.H * p.B) * ((p.Sq + 127) / 128);
       const int positions = p.H * p.B;
-      const int t0 = fc::min(positions, (33554432 / (fc::max(1, p.Sk) * 512)));
-      const int group = fc::max(1, t0);
+      const int t0 = fc::min(positions, (16777216 / (fc::max(1, p.Sk) * 256)));
+      const int most_of_group = fc::max(1, t0);
+      const int t1 = fc::max(1, (positions / most_of_group));
+      const int group = fc::max(1, (((positions + t1) - 1) / t1));
+      const int last_group = fc::max(0, ((((positions + group) - 1) / group) - 2));
       const int group_tiles = group * ((p.Sq + 127) / 128);
       // tiles of all blocks, each the next that no other block has
       for (int tile = fc::block_x(); tile < block_count;) {
         const fc::u32 divisor = group_tiles;
-        const fc::u32 t1 = tile / divisor;
-        const int first_position = t1 * group;
-        const int positions_here = fc::min(group, (positions - first_position));
-        const int which_group = first_position / group;
+        const int whole_groups = tile / divisor;
+        const int which_group = fc::min(whole_groups, last_group);
+        const int first_position = which_group * group;
+        const int positions_here = (which_group == last_group) ? (positions - first_position) : group;
         const int tile_of_group = tile - (which_group * group_tiles);
         const fc::u32 divisor_2 = positions_here;
         const int t2 = tile_of_group % divisor_2;
@@ -77,6 +86,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int batch = position / divisor_3;
         const int rows_tile = (((p.Sq + 127) / 128) - 1) - row_of_group;
         const int rows_begin = rows_tile * 128;
+        fc::wait_phase(tile_positions_empty + tile_positions_slot * 8, tile_positions_phase ^ 1);
+        fc::store_shared(shared + 65568 + tile_positions_slot * 12, static_cast<fc::u32>(head));
+        fc::store_shared(shared + 65568 + tile_positions_slot * 12 + 4, static_cast<fc::u32>(batch));
+        fc::store_shared(shared + 65568 + tile_positions_slot * 12 + 8, static_cast<fc::u32>(rows_tile));
+        fc::arrive(tile_positions_full + tile_positions_slot * 8);
+        if (++tile_positions_slot == 2) {
+          tile_positions_slot = 0;
+          tile_positions_phase ^= 1;
+        }
         const int t5 = (fc::min((rows_begin + 128), p.Sq) - 1) - p.Sq;
         const int t6 = fc::min((((t5 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
         const int cols_end = fc::max(0, t6);
@@ -133,7 +151,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         tile = fc::next_tile(p.tile_counter, tile, block_count);
         fc::wait_phase(tile_numbers_empty + tile_numbers_slot * 8, tile_numbers_phase ^ 1);
-        fc::store_shared(shared + 65648 + tile_numbers_slot * 4, static_cast<fc::u32>(tile));
+        fc::store_shared(shared + 65704 + tile_numbers_slot * 4, static_cast<fc::u32>(tile));
         fc::arrive(tile_numbers_full + tile_numbers_slot * 8);
         if (++tile_numbers_slot == 2) {
           tile_numbers_slot = 0;
@@ -144,49 +162,39 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   else {
     fc::grow_registers<240>();
+    int tile_positions_slot_2 = 0, tile_positions_phase_2 = 0;
     int query_phase_2 = 0;
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     int tile_numbers_slot_2 = 0, tile_numbers_phase_2 = 0;
     if (warp / 4 == 1) fc::signal(5, 256);
     const int block_count_2 = (p.H * p.B) * ((p.Sq + 127) / 128);
-    const int positions_2 = p.H * p.B;
-    const int t9 = fc::min(positions_2, (33554432 / (fc::max(1, p.Sk) * 512)));
-    const int group_2 = fc::max(1, t9);
-    const int group_tiles_2 = group_2 * ((p.Sq + 127) / 128);
     // tiles of all blocks, each the next that no other block has
     for (int tile_2 = fc::block_x(); tile_2 < block_count_2;) {
-      const fc::u32 divisor_4 = group_tiles_2;
-      const fc::u32 t10 = tile_2 / divisor_4;
-      const int first_position_2 = t10 * group_2;
-      const int positions_here_2 = fc::min(group_2, (positions_2 - first_position_2));
-      const int which_group_2 = first_position_2 / group_2;
-      const int tile_of_group_2 = tile_2 - (which_group_2 * group_tiles_2);
-      const fc::u32 divisor_5 = positions_here_2;
-      const int t11 = tile_of_group_2 % divisor_5;
-      const fc::u32 t12 = tile_of_group_2 / divisor_5;
-      const int position_2 = first_position_2 + t11;
-      const bool t13 = !(p.tile_counter != 0) && ((which_group_2 & 1) != 0);
-      const int row_of_group_2 = t13 ? ((((p.Sq + 127) / 128) - 1) - t12) : t12;
-      const fc::u32 divisor_6 = p.H;
-      const int head_2 = position_2 % divisor_6;
-      const int batch_2 = position_2 / divisor_6;
-      const int rows_tile_2 = (((p.Sq + 127) / 128) - 1) - row_of_group_2;
+      fc::wait_phase(tile_positions_full + tile_positions_slot_2 * 8, tile_positions_phase_2);
+      const int head_2 = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65568 + tile_positions_slot_2 * 12)));
+      const int batch_2 = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65568 + tile_positions_slot_2 * 12 + 4)));
+      const int rows_tile_2 = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65568 + tile_positions_slot_2 * 12 + 8)));
+      fc::arrive(tile_positions_empty + tile_positions_slot_2 * 8);
+      if (++tile_positions_slot_2 == 2) {
+        tile_positions_slot_2 = 0;
+        tile_positions_phase_2 ^= 1;
+      }
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
-      const int t14 = p.Sk - p.Sq;
-      const int t15 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
-      const int t16 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
-      const int t17 = fc::min((((t15 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
-      const int cols_end_2 = fc::max(0, t17);
-      const int cols_full_end = fc::max(0, fc::min(t16, cols_end_2));
+      const int t9 = p.Sk - p.Sq;
+      const int t10 = (fc::min((rows_begin_2 + 128), p.Sq) - 1) - p.Sq;
+      const int t11 = ((((rows_begin_2 - p.Sq) + p.Sk) + -63) >> 6) + 1;
+      const int t12 = fc::min((((t10 + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
+      const int cols_end_2 = fc::max(0, t12);
+      const int cols_full_end = fc::max(0, fc::min(t11, cols_end_2));
       fc::wait_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
-      const int t18 = cols_end_2 - 1;
+      const int t13 = cols_end_2 - 1;
       float row_sum[1][2];
       float out[1][8][4];
-      if (t18 >= 0) {
-        const int cols_begin_4 = t18 * 64;
+      if (t13 >= 0) {
+        const int cols_begin_4 = t13 * 64;
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 16384 + key_slot_2 * 8192;
         // scores = dot(query, transpose(key)), issued
@@ -206,61 +214,61 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        const bool masked = t18 >= cols_full_end;
+        const bool masked = t13 >= cols_full_end;
         if (masked) {
-          int t19[1][2];
-          // t19 = add(index(rows), t14)
+          int t14[1][2];
+          // t14 = add(index(rows), t9)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t19[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
-          // scores = where(ge(sub(t19, thread_begin), thread_offset), scores, -inf)
+            t14[0][e] = (rows_begin_2 + rows_lane + e * 8) + t9;
+          // scores = where(ge(sub(t14, thread_begin), thread_offset), scores, -inf)
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const int t20 = t19[0][(e / 2)] - (cols_begin_4 + cols_lane);
-              const bool t21 = t20 >= (j * 8 + (e % 2));
-              scores[0][j][e] = t21 ? scores[0][j][e] : -fc::infinity();
+              const int t15 = t14[0][(e / 2)] - (cols_begin_4 + cols_lane);
+              const bool t16 = t15 >= (j * 8 + (e % 2));
+              scores[0][j][e] = t16 ? scores[0][j][e] : -fc::infinity();
             }
           }
         }
         // reduce_max = reduce_max(scores, cols)
-        float t22[1][2];
+        float t17[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t22[0][e] = -fc::infinity();
+          t17[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t22[0][(e / 2)] = fc::max(t22[0][(e / 2)], scores[0][j][e]);
+            t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], scores[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 1));
-          t22[0][e] = fc::max(t22[0][e], fc::shuffle_xor(t22[0][e], 2));
+          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
+          t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t22, scale_log2))
+        // new_max = max(row_max, mul(t17, scale_log2))
         float decay[1][2];
         // decay = exp2(sub(row_max, new_max))
-        float t23[1][2];
-        // t23 = neg(new_max)
+        float t18[1][2];
+        // t18 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t24 = t22[0][e] * scale_log2;
-          new_max[0][e] = fc::max(fc::lowest(), t24);
-          const float t25 = fc::lowest() - new_max[0][e];
-          decay[0][e] = fc::exp2(t25);
-          t23[0][e] = -new_max[0][e];
+          const float t19 = t17[0][e] * scale_log2;
+          new_max[0][e] = fc::max(fc::lowest(), t19);
+          const float t20 = fc::lowest() - new_max[0][e];
+          decay[0][e] = fc::exp2(t20);
+          t18[0][e] = -new_max[0][e];
         }
         float probs[1][8][4];
-        // probs = exp2(fma(scores, scale_log2, t23))
+        // probs = exp2(fma(scores, scale_log2, t18))
         #pragma unroll
         for (int j = 0; j < 8; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t26 = fc::fma(scores[0][j][e], scale_log2, t23[0][(e / 2)]);
-            probs[0][j][e] = fc::exp2(t26);
+            const float t21 = fc::fma(scores[0][j][e], scale_log2, t18[0][(e / 2)]);
+            probs[0][j][e] = fc::exp2(t21);
           }
         }
         // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -294,7 +302,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             out[0][j][e] = 0.f * decay[0][(e / 2)];
 
         // cols tiles of 64
-        for (int cols_tile_2 = t18 - 1; cols_tile_2 >= 0; --cols_tile_2) {
+        for (int cols_tile_2 = t13 - 1; cols_tile_2 >= 0; --cols_tile_2) {
           const int cols_begin_5 = cols_tile_2 * 64;
           fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 16384 + key_slot_2 * 8192;
@@ -329,72 +337,72 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           const bool masked_2 = cols_tile_2 >= cols_full_end;
           if (masked_2) {
-            int t27[1][2];
-            // t27 = add(index(rows), t14)
+            int t22[1][2];
+            // t22 = add(index(rows), t9)
             #pragma unroll
             for (int e = 0; e < 2; ++e)
-              t27[0][e] = (rows_begin_2 + rows_lane + e * 8) + t14;
-            // scores_2 = where(ge(sub(t27, thread_begin), thread_offset), scores_2, -inf)
+              t22[0][e] = (rows_begin_2 + rows_lane + e * 8) + t9;
+            // scores_2 = where(ge(sub(t22, thread_begin), thread_offset), scores_2, -inf)
             #pragma unroll
             for (int j = 0; j < 8; ++j) {
               #pragma unroll
               for (int e = 0; e < 4; ++e) {
-                const int t28 = t27[0][(e / 2)] - (cols_begin_5 + cols_lane);
-                const bool t29 = t28 >= (j * 8 + (e % 2));
-                scores_2[0][j][e] = t29 ? scores_2[0][j][e] : -fc::infinity();
+                const int t23 = t22[0][(e / 2)] - (cols_begin_5 + cols_lane);
+                const bool t24 = t23 >= (j * 8 + (e % 2));
+                scores_2[0][j][e] = t24 ? scores_2[0][j][e] : -fc::infinity();
               }
             }
           }
           // reduce_max = reduce_max(scores_2, cols)
-          float t30[1][2];
+          float t25[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t30[0][e] = -fc::infinity();
+            t25[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t30[0][(e / 2)] = fc::max(t30[0][(e / 2)], scores_2[0][j][e]);
+              t25[0][(e / 2)] = fc::max(t25[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 1));
-            t30[0][e] = fc::max(t30[0][e], fc::shuffle_xor(t30[0][e], 2));
+            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 1));
+            t25[0][e] = fc::max(t25[0][e], fc::shuffle_xor(t25[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(row_max, mul(t30, scale_log2))
+          // new_max_2 = max(row_max, mul(t25, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(row_max, new_max_2))
-          float t31[1][2];
-          // t31 = neg(new_max_2)
+          float t26[1][2];
+          // t26 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t32 = t30[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t32);
-            const float t33 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t33);
-            t31[0][e] = -new_max_2[0][e];
+            const float t27 = t25[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t27);
+            const float t28 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t28);
+            t26[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][8][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t31))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t26))
           #pragma unroll
           for (int j = 0; j < 8; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t34 = fc::fma(scores_2[0][j][e], scale_log2, t31[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t34);
+              const float t29 = fc::fma(scores_2[0][j][e], scale_log2, t26[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t29);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t35[1][2] = {};
+          float t30[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 8; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t35[0][(e / 2)] = t35[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t35)
+              t30[0][(e / 2)] = t30[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t30)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t35[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t30[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -464,22 +472,22 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t36 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t36;
+        const float t31 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t31;
       }
-      float t37[1][8][4];
-      // t37 = cast(mul(out, inverse))
+      float t32[1][8][4];
+      // t32 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t38 = out[0][j][e] * inverse[0][(e / 2)];
-          t37[0][j][e] = t38;
+          const float t33 = out[0][j][e] * inverse[0][(e / 2)];
+          t32[0][j][e] = t33;
         }
       }
       if (thread % 128 == 0) fc::wait_stores_read<0>();
       fc::meet(1 + warp / 4, 128);
-      // t37 in shared memory
+      // t32 in shared memory
       const fc::u32 o_staged = shared + 49152;
       #pragma unroll
       for (int i = 0; i < 1; ++i)
@@ -488,7 +496,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                             fc::pack<fc::bf16>(t37[i][j][2 * r], t37[i][j][2 * r + 1]));
+                             fc::pack<fc::bf16>(t32[i][j][2 * r], t32[i][j][2 * r + 1]));
       fc::fence_async();
       fc::meet(1 + warp / 4, 128);
       // store o
@@ -497,7 +505,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_stores();
       }
       fc::wait_phase(tile_numbers_full + tile_numbers_slot_2 * 8, tile_numbers_phase_2);
-      const int next_tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65648 + tile_numbers_slot_2 * 4)));
+      const int next_tile = fc::uniform(static_cast<int>(fc::load_shared_word(shared + 65704 + tile_numbers_slot_2 * 4)));
       fc::arrive(tile_numbers_empty + tile_numbers_slot_2 * 8);
       if (++tile_numbers_slot_2 == 2) {
         tile_numbers_slot_2 = 0;
