@@ -10,9 +10,11 @@ namespace flashcore {
 using namespace ir;
 
 IntervalAnalysis::IntervalAnalysis(Builder& outside, Builder& inside, const Op& loop)
-    : f_(outside.function()), outside_(outside), inside_(inside), axis_(loop.axis) {
-  for (std::size_t i = 0; i < f_.axes.size(); ++i)
-    if (f_.axes[i].kind == AxisKind::parallel_tiles && !rows_) rows_ = AxisId(i);
+    : f_(outside.function()),
+      outside_(outside),
+      inside_(inside),
+      axis_(loop.axis),
+      rows_(first_axis_of(f_, AxisKind::parallel_tiles)) {
   origins_.resize(f_.values.size());
   for (ValueId argument : f_[loop.body].arguments) origins_[argument.index] = Origin::iteration;
   for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
@@ -68,10 +70,10 @@ IntervalAnalysis::Range IntervalAnalysis::derive_mixed(const Op& made_by) {
     case OpCode::mul:
       return product(x[0], x[1]);
     case OpCode::div:
-      if (!is_positive_scalar(op.operands[1])) return {};
+      if (!is_positive_scalar(f_, op.operands[1])) return {};
       return {make(OpCode::div, x[0].low, x[1].low), make(OpCode::div, x[0].high, x[1].low)};
     case OpCode::mod:
-      return is_positive_scalar(op.operands[1]) ? remainder(x[0], op.operands[1]) : Range{};
+      return is_positive_scalar(f_, op.operands[1]) ? remainder(x[0], op.operands[1]) : Range{};
     case OpCode::min:
     case OpCode::max:
       // A NaN gives way to the other number here, and would leave the range.

@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 
+#include "codegen/analysis/slope.h"
 #include "dsl/ir/affine.h"
 #include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
@@ -82,10 +83,9 @@ class IntervalAnalysis {
   /// Whether the value is made of positions, scalars and gathers alone, by operations without a
   /// state.
   bool is_pure(ir::ValueId value);
-  /// 1 or -1: rises or falls with the row; 0: does not depend on it.
-  std::optional<int> slope(ir::ValueId value);
-  std::optional<int> derive_slope(ir::ValueId value);
-  bool is_positive_scalar(ir::ValueId value) const;
+  /// With the row.
+  Slope slope(ir::ValueId value);
+  Slope derive_slope(ir::ValueId value);
   bool may_be_nan(ir::ValueId value);
   bool derive_may_be_nan(ir::ValueId value);
   bool rows_only(ir::ValueId value) const;
@@ -106,7 +106,7 @@ class IntervalAnalysis {
   enum class Origin { outside, expression, iteration };
   std::vector<Origin> origins_;  ///< by value
   std::map<ir::ValueId, bool> pure_, may_be_nan_;
-  std::map<ir::ValueId, std::optional<int>> slopes_;
+  std::map<ir::ValueId, Slope> slopes_;
   std::map<ir::ValueId, Range> ranges_;
   std::map<ir::ValueId, Truth> conditions_;
   std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;

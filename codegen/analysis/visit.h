@@ -1,7 +1,8 @@
-// Short ways to look through a program: the regions of an op, what it reads, whether some op is of a
-// kind.
+// Short ways to look through a program: axes of a kind, the regions of an op, what it reads and
+// carries, whether some op is of a kind.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -18,6 +19,18 @@ inline const ir::Op& last_of(const ir::Function& f, ir::BlockId region) {
 /// What carried value i of a loop starts from.
 inline ir::ValueId initial_of(const ir::Op& loop, std::size_t i) {
   return loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+}
+
+/// The first axis of a kind, and the last; none if there is none.
+inline ir::AxisId first_axis_of(const ir::Function& f, ir::AxisKind kind) {
+  const auto found = std::ranges::find(f.axes, kind, &ir::Axis::kind);
+  return found == f.axes.end() ? ir::AxisId()
+                               : ir::AxisId(static_cast<std::size_t>(found - f.axes.begin()));
+}
+inline ir::AxisId last_axis_of(const ir::Function& f, ir::AxisKind kind) {
+  for (std::size_t i = f.axes.size(); i-- > 0;)
+    if (f.axes[i].kind == kind) return ir::AxisId(i);
+  return {};
 }
 
 /// The regions that an op has, for a loop over them. They stay the same while it changes.

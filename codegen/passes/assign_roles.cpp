@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "codegen/analysis/inside_axis.h"
-#include "codegen/analysis/position_axis.h"
+#include "codegen/analysis/product_stages.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/channels.h"
 #include "codegen/passes/copy_ops.h"
@@ -86,9 +86,10 @@ class RoleAssignment {
   /// What stands in front serves all positions that a block goes through.
   void check_positions() const {
     if (schedule_.positions_per_block == 1) return;
-    const AxisId axis = last_position_axis(f_);
+    const AxisId axis = last_axis_of(f_, AxisKind::parallel);
+    const auto asks = [&](const Op& op) { return needs_position(f_, op, axis); };
     for (OpId id : in_front_)
-      if (asks_for_position(f_, f_[id], axis))
+      if (any_op_of(f_, f_[id], asks))
         throw ScheduleError(
             {fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
              fmt::format("a block scans once for tiles with visible keys, and here they "

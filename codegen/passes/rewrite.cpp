@@ -363,4 +363,8 @@ bool is_positive(const Function& f, ValueId value) {
   }
 }
 
+bool is_positive_scalar(const Function& f, ValueId value) {
+  return (f[value].type.is_scalar() || constant_of(f, value)) && is_positive(f, value);
+}
+
 }  // namespace flashcore

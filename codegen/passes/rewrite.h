@@ -166,6 +166,9 @@ std::optional<Scaled> scaled_tile(const ir::Function& f, const ir::Op* op);
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);
 
+/// Whether a scalar, or a constant, is above zero.
+bool is_positive_scalar(const ir::Function& f, ir::ValueId value);
+
 /// Whether a value is known to be this number.
 bool is_number(const ir::Function& f, ir::ValueId value, double number);
 

@@ -21,7 +21,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/analysis/position_axis.h"
+#include "codegen/analysis/slope.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -80,9 +80,7 @@ class Turns {
 
   /// The axis of blocks that add to the same elements: the only parallel one of tiles.
   [[nodiscard]] AxisId axis_of_blocks() const {
-    for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].kind == AxisKind::parallel_tiles) return AxisId(i);
-    return {};
+    return first_axis_of(f_, AxisKind::parallel_tiles);
   }
 
   void start_loop(Builder& b, OpId id, const Op& store) {
@@ -95,7 +93,7 @@ class Turns {
                        fmt::format("store in the loop over {}", f_[along].name), store.where});
     if (loop.bounds == 0) return;
     const auto note = [&](ValueId come_to, ValueId bound) {
-      if (trend_along(f_, bound, blocks) == Trend::unknown) {
+      if (!slope_along(f_, bound, blocks)) {
         append(b, OpCode::wait_turn, store, come_to);
         meet(b);
       }
