@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "dsl/ir/function.h"
 
@@ -31,6 +33,29 @@ inline ir::AxisId last_axis_of(const ir::Function& f, ir::AxisKind kind) {
   for (std::size_t i = f.axes.size(); i-- > 0;)
     if (f.axes[i].kind == kind) return ir::AxisId(i);
   return {};
+}
+
+/// A value that a loop carries: what it starts from, what an iteration has and hands to the next one,
+/// and what is there behind the loop.
+struct Carried {
+  ir::ValueId start, argument, next, result;
+};
+
+inline std::vector<Carried> carried_by(const ir::Function& f, const ir::Op& loop) {
+  std::vector<Carried> carried;
+  for (std::size_t i = 0; i < loop.results.size(); ++i)
+    carried.push_back({initial_of(loop, i), f[loop.body].arguments[i + 1],
+                       last_of(f, loop.body).operands[i], loop.results[i]});
+  return carried;
+}
+
+/// What of a loop has a value as its result, or in an iteration; none where that is none of either.
+inline std::optional<Carried> carried_as(const ir::Function& f, ir::ValueId value) {
+  for (const ir::Op& op : f.ops)
+    if (op.code == ir::OpCode::loop)
+      for (const Carried& carried : carried_by(f, op))
+        if (carried.result == value || carried.argument == value) return carried;
+  return std::nullopt;
 }
 
 /// The regions that an op has, for a loop over them. They stay the same while it changes.
