@@ -108,15 +108,8 @@ class Commutation {
       const ValueId hidden = b.constant(-INFINITY, DType::f32);
       value = b.where(b.elementwise(OpCode::ne, {x, hidden}), value, hidden);
     }
-    for (std::size_t i = b.position(); i < f_[b.block()].ops.size(); ++i)
-      rename(f_[b.block()].ops[i], instead, value, probes);
+    replace_uses_behind(b, instead, value, [&](OpId id) { return probes_.has(id) == probes; });
     return value;
-  }
-
-  void rename(OpId id, ValueId from, ValueId to, bool probes) {
-    if (probes_.has(id) == probes) replace_use(f_[id], from, to);
-    if (f_[id].body)
-      for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
   }
 
   Function& f_;

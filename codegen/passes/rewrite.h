@@ -72,8 +72,10 @@ bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
-/// The same for the ops of a block from where a builder stands on, and those of their regions.
-void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to);
+/// The same for the ops of a block from where a builder stands on, and those of their regions: all, or
+/// those that pass a test.
+void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to,
+                         const std::function<bool(ir::OpId)>& concerns = {});
 
 /// Gives an op with one result a new one of the same type and layout; nothing makes the old one
 /// until it takes the place of another.
