@@ -136,17 +136,14 @@ ValueId IntervalAnalysis::copy(ValueId value, Rows rows) {
                  ? last_row()
                  : outside_.elementwise(OpCode::min, {outside_.index(rows_), last_row()});
   } else {
-    Op copied{.code = op.code,
-              .where = op.where,
-              .axis = op.axis,
-              .tensor = op.tensor,
-              .wraps = op.wraps,
-              .parameter = op.parameter};
+    Op copied = op;
+    copied.results.clear();
     TileType type{f_[value].type.dtype, {}};
-    for (ValueId operand : op.operands) copied.operands.push_back(copy(operand, rows));
-    for (ValueId operand : copied.operands)
+    for (ValueId& operand : copied.operands) {
+      operand = copy(operand, rows);
       for (AxisId axis : f_[operand].type.axes)
         if (!type.has(axis)) type.axes.push_back(axis);
+    }
     std::sort(type.axes.begin(), type.axes.end());
     Builder& b = builder_for(copied.operands);
     result = f_[b.append(std::move(copied), {type})].results[0];

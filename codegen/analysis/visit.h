@@ -49,7 +49,7 @@ inline std::vector<Carried> carried_by(const ir::Function& f, const ir::Op& loop
   return carried;
 }
 
-/// What of a loop has a value as its result, or in an iteration; none where that is none of either.
+/// What a loop carries that has the value as its result or in an iteration; none for other values.
 inline std::optional<Carried> carried_as(const ir::Function& f, ir::ValueId value) {
   for (const ir::Op& op : f.ops)
     if (op.code == ir::OpCode::loop)

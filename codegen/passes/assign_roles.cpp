@@ -46,7 +46,7 @@ class RoleAssignment {
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [&](const Op& op) {
-      const bool constant = op.code == OpCode::convert && is_constant(op.operands[0]);
+      const bool constant = op.code == OpCode::convert && constant_of(f_, op.operands[0]);
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
     const bool placed = std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)) ||
@@ -98,10 +98,6 @@ class RoleAssignment {
              "positions_per_block = 1", f_[id].where});
   }
 
-  [[nodiscard]] bool is_constant(ValueId value) const {
-    const Op* op = f_.definition(value);
-    return op && op->code == OpCode::constant;
-  }
   [[nodiscard]] bool fills(const Op& op) const {
     return any_op_of(f_, op, [&](const Op& inner) { return is_copied(f_, inner); });
   }

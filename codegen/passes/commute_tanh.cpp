@@ -51,8 +51,7 @@ class Commutation {
         probes_.has(id))
       return std::nullopt;
     Softcap found{.scores = tanh.operands[0], .value = tanh.results[0]};
-    if (const auto scaled = scaled_tile(f_, f_.definition(found.scores));
-        scaled && is_positive(f_, scaled->factor)) {
+    if (const auto scaled = positively_scaled_tile(f_, f_.definition(found.scores))) {
       found.factor = scaled->factor;
       found.scores = scaled->tile;
     }

@@ -23,6 +23,7 @@ namespace {
 
 using namespace ir;
 
+/// Ops that become one nest.
 struct Fusion {
   std::vector<OpId> in_front, ops;
   std::size_t end = 0;  ///< position in the block behind all of these

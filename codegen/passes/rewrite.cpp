@@ -338,6 +338,11 @@ std::optional<Scaled> scaled_tile(const Function& f, const Op* op) {
   return std::nullopt;
 }
 
+std::optional<Scaled> positively_scaled_tile(const Function& f, const Op* op) {
+  const std::optional<Scaled> scaled = scaled_tile(f, op);
+  return scaled && is_positive(f, scaled->factor) ? scaled : std::nullopt;
+}
+
 const double* constant_of(const Function& f, ValueId value) {
   const Op* op = definition_as(f, value, OpCode::constant);
   return op ? &op->number : nullptr;

@@ -165,6 +165,9 @@ struct Scaled {
 /// Of an op that multiplies a tile by a scalar; `op` may be null.
 std::optional<Scaled> scaled_tile(const ir::Function& f, const ir::Op* op);
 
+/// The same where the scalar is known to be above zero.
+std::optional<Scaled> positively_scaled_tile(const ir::Function& f, const ir::Op* op);
+
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);
 
