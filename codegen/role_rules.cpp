@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "codegen/analysis/box_positions.h"
-#include "codegen/analysis/position_axis.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/schedule_rules.h"
@@ -190,7 +190,7 @@ void positions(const ScheduleCheck& check) {
   const auto refuse = check.against("positions_per_block", &Schedule::positions_per_block, 1);
   if (s.positions_per_block < 1)
     return refuse("", "a block computes at least one position", "1 or more");
-  if (!last_position_axis(check.f))
+  if (!last_axis_of(check.f, AxisKind::parallel))
     return refuse("", "the program has no parallel axis of single positions");
   if (s.copy != CopyInstruction::tma || !s.producer)
     refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",

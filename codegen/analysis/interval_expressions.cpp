@@ -36,11 +36,6 @@ bool IntervalAnalysis::rows_only(ValueId value) const {
   return has_rows(value) && f_[value].type.axes.size() == 1;
 }
 
-bool IntervalAnalysis::is_positive_scalar(ValueId value) const {
-  const double* constant = constant_of(f_, value);
-  return constant ? *constant > 0 : f_[value].type.is_scalar() && is_positive(f_, value);
-}
-
 /// Numbers made of integers are no NaN; what is loaded or passed may be one.
 bool IntervalAnalysis::may_be_nan(ValueId value) {
   return remembered(may_be_nan_, value, [&] { return derive_may_be_nan(value); });
@@ -66,68 +61,29 @@ bool IntervalAnalysis::derive_may_be_nan(ValueId value) {
     case OpCode::where:
       return may_be_nan(op->operands[1]) || may_be_nan(op->operands[2]);
     case OpCode::div:
-      return may_be_nan(op->operands[0]) || !is_positive_scalar(op->operands[1]);
+      return may_be_nan(op->operands[0]) || !is_positive_scalar(f_, op->operands[1]);
     default:
       return true;
   }
 }
 
-std::optional<int> IntervalAnalysis::slope(ValueId value) {
+Slope IntervalAnalysis::slope(ValueId value) {
   return remembered(slopes_, value, [&] { return derive_slope(value); });
 }
 
-std::optional<int> IntervalAnalysis::derive_slope(ValueId value) {
+Slope IntervalAnalysis::derive_slope(ValueId value) {
   if (!has_rows(value)) return 0;
-  const Op* found = f_.definition(value);
-  if (!found) return std::nullopt;
-  const Op op = *found;
+  const Op* op = f_.definition(value);
+  if (!op) return std::nullopt;
   if (f_[value].type.dtype == DType::i32)
     if (const auto form = affine_form(f_, value); form && form->quotients.empty()) {
       const auto rows = form->positions.find(rows_);
       const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
       return factor > 0 ? 1 : factor < 0 ? -1 : 0;
     }
-  const auto of = [&](std::size_t i) { return slope(op.operands[i]); };
-  const auto negated = [](std::optional<int> a) { return a ? std::optional(-*a) : a; };
-  const auto together = [](std::optional<int> a, std::optional<int> b) -> std::optional<int> {
-    if (!a || !b || *a * *b < 0) return std::nullopt;
-    return *a ? a : b;
-  };
-  const auto scaled = [&](std::size_t value_at, std::size_t factor_at) -> std::optional<int> {
-    const ValueId factor = op.operands[factor_at];
-    if (is_positive_scalar(factor)) return of(value_at);
-    const double* constant = constant_of(f_, factor);
-    return constant && *constant < 0 ? negated(of(value_at)) : std::nullopt;
-  };
-  switch (op.code) {
-    case OpCode::constant:
-      return 0;
-    case OpCode::index:
-      return 1;
-    case OpCode::cast:
-      return of(0);
-    case OpCode::neg:
-      return negated(of(0));
-    case OpCode::add:
-    case OpCode::min:
-    case OpCode::max:
-      return together(of(0), of(1));
-    case OpCode::sub:
-      return together(of(0), negated(of(1)));
-    case OpCode::mul: {
-      const auto right = scaled(0, 1);
-      return right ? right : scaled(1, 0);
-    }
-    case OpCode::div:
-      if (!is_positive_scalar(op.operands[1])) return std::nullopt;
-      return of(0);
-    case OpCode::fma: {
-      const auto right = scaled(0, 1);
-      return together(right ? right : scaled(1, 0), of(2));
-    }
-    default:
-      return std::nullopt;
-  }
+  std::vector<Slope> slopes;
+  for (ValueId operand : op->operands) slopes.push_back(slope(operand));
+  return slope_of(f_, *op, slopes);
 }
 
 // ---- building
@@ -180,17 +136,14 @@ ValueId IntervalAnalysis::copy(ValueId value, Rows rows) {
                  ? last_row()
                  : outside_.elementwise(OpCode::min, {outside_.index(rows_), last_row()});
   } else {
-    Op copied{.code = op.code,
-              .where = op.where,
-              .axis = op.axis,
-              .tensor = op.tensor,
-              .wraps = op.wraps,
-              .parameter = op.parameter};
+    Op copied = op;
+    copied.results.clear();
     TileType type{f_[value].type.dtype, {}};
-    for (ValueId operand : op.operands) copied.operands.push_back(copy(operand, rows));
-    for (ValueId operand : copied.operands)
+    for (ValueId& operand : copied.operands) {
+      operand = copy(operand, rows);
       for (AxisId axis : f_[operand].type.axes)
         if (!type.has(axis)) type.axes.push_back(axis);
+    }
     std::sort(type.axes.begin(), type.axes.end());
     Builder& b = builder_for(copied.operands);
     result = f_[b.append(std::move(copied), {type})].results[0];

@@ -10,9 +10,11 @@ namespace flashcore {
 using namespace ir;
 
 IntervalAnalysis::IntervalAnalysis(Builder& outside, Builder& inside, const Op& loop)
-    : f_(outside.function()), outside_(outside), inside_(inside), axis_(loop.axis) {
-  for (std::size_t i = 0; i < f_.axes.size(); ++i)
-    if (f_.axes[i].kind == AxisKind::parallel_tiles && !rows_) rows_ = AxisId(i);
+    : f_(outside.function()),
+      outside_(outside),
+      inside_(inside),
+      axis_(loop.axis),
+      rows_(first_axis_of(f_, AxisKind::parallel_tiles)) {
   origins_.resize(f_.values.size());
   for (ValueId argument : f_[loop.body].arguments) origins_[argument.index] = Origin::iteration;
   for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
@@ -68,10 +70,10 @@ IntervalAnalysis::Range IntervalAnalysis::derive_mixed(const Op& made_by) {
     case OpCode::mul:
       return product(x[0], x[1]);
     case OpCode::div:
-      if (!is_positive_scalar(op.operands[1])) return {};
+      if (!is_positive_scalar(f_, op.operands[1])) return {};
       return {make(OpCode::div, x[0].low, x[1].low), make(OpCode::div, x[0].high, x[1].low)};
     case OpCode::mod:
-      return is_positive_scalar(op.operands[1]) ? remainder(x[0], op.operands[1]) : Range{};
+      return is_positive_scalar(f_, op.operands[1]) ? remainder(x[0], op.operands[1]) : Range{};
     case OpCode::min:
     case OpCode::max:
       // A NaN gives way to the other number here, and would leave the range.
@@ -93,10 +95,9 @@ IntervalAnalysis::Range IntervalAnalysis::derive_mixed(const Op& made_by) {
       const Truth c = condition(op.operands[0]);
       const auto pick = [&](OpCode extremum, ValueId yes, ValueId no) {
         ValueId result = make(extremum, yes, no);
-        if (!c.surely.is(false))
-          result = elementwise(OpCode::where, {materialize(c.surely), yes, result});
-        if (!c.maybe.is(true))
-          result = elementwise(OpCode::where, {materialize(c.maybe), result, no});
+        if (!is_number(f_, c.surely, 0))
+          result = elementwise(OpCode::where, {c.surely, yes, result});
+        if (!is_number(f_, c.maybe, 1)) result = elementwise(OpCode::where, {c.maybe, result, no});
         return result;
       };
       return {pick(OpCode::min, x[0].low, x[1].low), pick(OpCode::max, x[0].high, x[1].high)};
@@ -168,27 +169,21 @@ std::optional<IntervalAnalysis::Range> IntervalAnalysis::affine_range(const Affi
 
 // ---- conditions
 
-ValueId IntervalAnalysis::materialize(const Known& condition) {
-  return condition.always ? number(*condition.always ? 1 : 0, DType::i1) : condition.value;
+ValueId IntervalAnalysis::both(ValueId a, ValueId b) {
+  if (is_number(f_, a, 0) || is_number(f_, b, 0)) return known(false);
+  if (is_number(f_, a, 1)) return b;
+  return is_number(f_, b, 1) || a == b ? a : elementwise(OpCode::logical_and, {a, b});
 }
 
-Known IntervalAnalysis::both(const Known& a, const Known& b) {
-  if (a.is(false) || b.is(false)) return Known::of(false);
-  if (a.always) return b;
-  if (b.always || a.value == b.value) return a;
-  return {elementwise(OpCode::logical_and, {a.value, b.value}), {}};
+ValueId IntervalAnalysis::either(ValueId a, ValueId b) {
+  if (is_number(f_, a, 1) || is_number(f_, b, 1)) return known(true);
+  if (is_number(f_, a, 0)) return b;
+  return is_number(f_, b, 0) || a == b ? a : elementwise(OpCode::logical_or, {a, b});
 }
 
-Known IntervalAnalysis::either(const Known& a, const Known& b) {
-  if (a.is(true) || b.is(true)) return Known::of(true);
-  if (a.always) return b;
-  if (b.always || a.value == b.value) return a;
-  return {elementwise(OpCode::logical_or, {a.value, b.value}), {}};
-}
-
-Known IntervalAnalysis::invert(const Known& a) {
-  if (a.always) return Known::of(!*a.always);
-  return {elementwise(OpCode::logical_not, {a.value}), {}};
+ValueId IntervalAnalysis::invert(ValueId a) {
+  const double* number = constant_of(f_, a);
+  return number ? known(*number == 0) : elementwise(OpCode::logical_not, {a});
 }
 
 Truth IntervalAnalysis::condition(ValueId value) {
@@ -196,15 +191,14 @@ Truth IntervalAnalysis::condition(ValueId value) {
 }
 
 Truth IntervalAnalysis::derive_condition(ValueId value) {
-  const Truth unknown{Known::of(true), Known::of(false)};
-  if (!is_pure(value)) return unknown;
+  if (!is_pure(value)) return unknown();
   const Op* found = f_.definition(value);
   if (found && found->code == OpCode::constant) {
-    const Known known = Known::of(found->number != 0);
-    return {known, known};
+    const ValueId always = known(found->number != 0);
+    return {always, always};
   }
   if (!has_rows(value)) {
-    const Known exact{copy(value, Rows::first), {}};
+    const ValueId exact = copy(value, Rows::first);
     return {exact, exact};
   }
   const Op op = *found;
@@ -226,7 +220,7 @@ Truth IntervalAnalysis::derive_condition(ValueId value) {
                     condition(op.operands[2]));
     default:
       if (is_comparison(op.code)) return compare(op);
-      return rows_only(value) ? some_and_all(value) : unknown;
+      return rows_only(value) ? some_and_all(value) : unknown();
   }
 }
 
@@ -242,7 +236,7 @@ Truth IntervalAnalysis::some_and_all(ValueId condition) {
       OpCode::where, {copy(condition, Rows::each), number(1, DType::i32), number(0, DType::i32)});
   const auto holds = [&](OpCode reduction) {
     const ValueId extreme = outside_.reduce(reduction, each, rows_);
-    return Known{outside_.elementwise(OpCode::eq, {extreme, number(1, DType::i32)}), {}};
+    return outside_.elementwise(OpCode::eq, {extreme, number(1, DType::i32)});
   };
   return {holds(OpCode::reduce_max), holds(OpCode::reduce_min)};
 }
@@ -278,9 +272,9 @@ Truth IntervalAnalysis::compare(OpCode code, ValueId a, ValueId b) {
     }
   }
   if (!x.known()) x = range(a), y = range(b);
-  if (!x.known() || !y.known()) return {Known::of(true), Known::of(false)};
+  if (!x.known() || !y.known()) return unknown();
   const auto holds = [&](OpCode comparison, ValueId p, ValueId q) {
-    return Known{elementwise(comparison, {p, q}), {}};
+    return elementwise(comparison, {p, q});
   };
   const bool exact = x.is_point() && y.is_point();
   Truth result;
@@ -295,7 +289,7 @@ Truth IntervalAnalysis::compare(OpCode code, ValueId a, ValueId b) {
     result.surely = exact ? result.maybe : holds(code, x.high, y.low);
   }
   // The extremes leave out the rows of a NaN, for which no comparison holds.
-  if (!exact && (may_be_nan(a) || may_be_nan(b))) result.surely = Known::of(false);
+  if (!exact && (may_be_nan(a) || may_be_nan(b))) result.surely = known(false);
   return result;
 }
 

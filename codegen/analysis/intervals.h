@@ -16,23 +16,16 @@
 #include <map>
 #include <optional>
 
+#include "codegen/analysis/slope.h"
 #include "dsl/ir/affine.h"
 #include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {
 
-/// A condition that may be known already.
-struct Known {
-  ir::ValueId value;           ///< i1, over the loop's axis or scalar
-  std::optional<bool> always;  ///< in place of a value
-
-  static Known of(bool holds) { return {{}, holds}; }
-  [[nodiscard]] bool is(bool holds) const { return always && *always == holds; }
-};
-
+/// Two conditions, i1 over the loop's axis or scalar; what is known already is a constant.
 struct Truth {
-  Known maybe, surely;
+  ir::ValueId maybe, surely;
 };
 
 class IntervalAnalysis {
@@ -43,10 +36,9 @@ class IntervalAnalysis {
 
   Truth condition(ir::ValueId value);
 
-  Known both(const Known& a, const Known& b);
-  Known either(const Known& a, const Known& b);
-  /// The condition as a value that a region can yield.
-  ir::ValueId materialize(const Known& condition);
+  ir::ValueId both(ir::ValueId a, ir::ValueId b);
+  ir::ValueId either(ir::ValueId a, ir::ValueId b);
+  ir::ValueId known(bool holds) { return number(holds ? 1 : 0, DType::i1); }
 
  private:
   /// Lowest and highest value over the rows. Without one nothing is known.
@@ -65,6 +57,7 @@ class IntervalAnalysis {
   /// What stands for the position of a row in a copy of an expression.
   enum class Rows { first, last, each };
 
+  Truth unknown() { return {known(true), known(false)}; }
   Truth derive_condition(ir::ValueId value);
   Range range(ir::ValueId value);
   Range derive(ir::ValueId value);
@@ -77,15 +70,14 @@ class IntervalAnalysis {
   Truth compare(ir::OpCode code, ir::ValueId a, ir::ValueId b);
   Truth some_and_all(ir::ValueId condition);
   Truth choice(const Truth& c, const Truth& yes, const Truth& no);
-  Known invert(const Known& a);
+  ir::ValueId invert(ir::ValueId a);
 
   /// Whether the value is made of positions, scalars and gathers alone, by operations without a
   /// state.
   bool is_pure(ir::ValueId value);
-  /// 1 or -1: rises or falls with the row; 0: does not depend on it.
-  std::optional<int> slope(ir::ValueId value);
-  std::optional<int> derive_slope(ir::ValueId value);
-  bool is_positive_scalar(ir::ValueId value) const;
+  /// With the row.
+  Slope slope(ir::ValueId value);
+  Slope derive_slope(ir::ValueId value);
   bool may_be_nan(ir::ValueId value);
   bool derive_may_be_nan(ir::ValueId value);
   bool rows_only(ir::ValueId value) const;
@@ -106,7 +98,7 @@ class IntervalAnalysis {
   enum class Origin { outside, expression, iteration };
   std::vector<Origin> origins_;  ///< by value
   std::map<ir::ValueId, bool> pure_, may_be_nan_;
-  std::map<ir::ValueId, std::optional<int>> slopes_;
+  std::map<ir::ValueId, Slope> slopes_;
   std::map<ir::ValueId, Range> ranges_;
   std::map<ir::ValueId, Truth> conditions_;
   std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;

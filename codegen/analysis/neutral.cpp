@@ -159,12 +159,11 @@ bool may_skip(const Function& f, const Op& loop, const Op& mask) {
   analysis.assume(mask.results[0], Fact::of(*neutral));
   for (const ValueId value : added)
     if (analysis.evaluate(value).number != 0.) return false;
-  const Op& yield = last_of(f, loop.body);
-  for (std::size_t i = 0; i < yield.operands.size(); ++i) {
-    const ValueId carried = f[loop.body].arguments[i + 1];
-    if (!(analysis.evaluate(yield.operands[i]) == Fact::same_as(carried))) return false;
-  }
-  return !yield.operands.empty() || !added.empty();
+  const std::vector<Carried> carried = carried_by(f, loop);
+  const auto stays = [&](const Carried& each) {
+    return analysis.evaluate(each.next) == Fact::same_as(each.argument);
+  };
+  return std::ranges::all_of(carried, stays) && (!carried.empty() || !added.empty());
 }
 
 std::optional<double> value_if_skipped(const Function& f, const Op& loop, ValueId value) {

@@ -4,28 +4,13 @@ namespace flashcore {
 
 using namespace ir;
 
-namespace {
-
-/// What a loop starts from that carries a value, or gives it.
-ValueId start_of_carried(const Function& f, ValueId value) {
-  for (const Op& loop : f.ops) {
-    if (loop.code != OpCode::loop) continue;
-    const auto bounds = static_cast<std::size_t>(loop.bounds);
-    const auto& arguments = f[loop.body].arguments;
-    for (std::size_t i = 0; i < loop.results.size(); ++i)
-      if (loop.results[i] == value || arguments[i + 1] == value) return loop.operands[bounds + i];
-  }
-  return {};
-}
-
-}  // namespace
-
 ValueId tile_in_shared(const Function& f, ValueId value) {
   while (true) {
     const Op* op = f.definition(value);
     ValueId from;
     if (op && op->code == OpCode::transpose) from = op->operands[0];
-    if (!op || op->code == OpCode::loop) from = start_of_carried(f, value);
+    if (!op || op->code == OpCode::loop)
+      if (const auto carried = carried_as(f, value)) from = carried->start;
     if (!from) return value;
     value = from;
   }

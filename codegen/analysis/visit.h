@@ -1,9 +1,12 @@
-// Short ways to look through a program: the regions of an op, what it reads, whether some op is of a
-// kind.
+// Short ways to look through a program: axes of a kind, the regions of an op, what it reads and
+// carries, whether some op is of a kind.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "dsl/ir/function.h"
 
@@ -18,6 +21,41 @@ inline const ir::Op& last_of(const ir::Function& f, ir::BlockId region) {
 /// What carried value i of a loop starts from.
 inline ir::ValueId initial_of(const ir::Op& loop, std::size_t i) {
   return loop.operands[static_cast<std::size_t>(loop.bounds) + i];
+}
+
+/// The first axis of a kind, and the last; none if there is none.
+inline ir::AxisId first_axis_of(const ir::Function& f, ir::AxisKind kind) {
+  const auto found = std::ranges::find(f.axes, kind, &ir::Axis::kind);
+  return found == f.axes.end() ? ir::AxisId()
+                               : ir::AxisId(static_cast<std::size_t>(found - f.axes.begin()));
+}
+inline ir::AxisId last_axis_of(const ir::Function& f, ir::AxisKind kind) {
+  for (std::size_t i = f.axes.size(); i-- > 0;)
+    if (f.axes[i].kind == kind) return ir::AxisId(i);
+  return {};
+}
+
+/// A value that a loop carries: what it starts from, what an iteration has and hands to the next one,
+/// and what is there behind the loop.
+struct Carried {
+  ir::ValueId start, argument, next, result;
+};
+
+inline std::vector<Carried> carried_by(const ir::Function& f, const ir::Op& loop) {
+  std::vector<Carried> carried;
+  for (std::size_t i = 0; i < loop.results.size(); ++i)
+    carried.push_back({initial_of(loop, i), f[loop.body].arguments[i + 1],
+                       last_of(f, loop.body).operands[i], loop.results[i]});
+  return carried;
+}
+
+/// What a loop carries that has the value as its result or in an iteration; none for other values.
+inline std::optional<Carried> carried_as(const ir::Function& f, ir::ValueId value) {
+  for (const ir::Op& op : f.ops)
+    if (op.code == ir::OpCode::loop)
+      for (const Carried& carried : carried_by(f, op))
+        if (carried.result == value || carried.argument == value) return carried;
+  return std::nullopt;
 }
 
 /// The regions that an op has, for a loop over them. They stay the same while it changes.

@@ -29,8 +29,7 @@ class ArrayAssignment {
     // summed up while it was in flight.
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
       if (op.code == OpCode::loop)
-        for (std::size_t i = 0; i < op.results.size(); ++i)
-          unite(op.results[i], f_[op.body].arguments[i + 1]);
+        for (const Carried& carried : carried_by(f_, op)) unite(carried.result, carried.argument);
       if (op.code == OpCode::wait_products)
         for (std::size_t i = 0; i < op.results.size(); ++i) unite(op.results[i], op.operands[i]);
     });
@@ -57,11 +56,8 @@ class ArrayAssignment {
         replace_tested_tile(op);
         break;
       case OpCode::loop:
-        for (std::size_t i = 0; i < op.results.size(); ++i) {
-          const ValueId argument = f_[op.body].arguments[i + 1];
-          try_to_unite(argument, initial_of(op, i));
-          try_to_unite(argument, last_of(f_, op.body).operands[i]);
-        }
+        for (const Carried& carried : carried_by(f_, op))
+          for (ValueId value : {carried.start, carried.next}) try_to_unite(carried.argument, value);
         break;
       default:
         break;

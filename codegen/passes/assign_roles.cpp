@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "codegen/analysis/inside_axis.h"
-#include "codegen/analysis/position_axis.h"
+#include "codegen/analysis/product_stages.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/channels.h"
 #include "codegen/passes/copy_ops.h"
@@ -46,7 +46,7 @@ class RoleAssignment {
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
     in_front_ = slice(program, [&](const Op& op) {
-      const bool constant = op.code == OpCode::convert && is_constant(op.operands[0]);
+      const bool constant = op.code == OpCode::convert && constant_of(f_, op.operands[0]);
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
     const bool placed = std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)) ||
@@ -86,9 +86,10 @@ class RoleAssignment {
   /// What stands in front serves all positions that a block goes through.
   void check_positions() const {
     if (schedule_.positions_per_block == 1) return;
-    const AxisId axis = last_position_axis(f_);
+    const AxisId axis = last_axis_of(f_, AxisKind::parallel);
+    const auto asks = [&](const Op& op) { return needs_position(f_, op, axis); };
     for (OpId id : in_front_)
-      if (asks_for_position(f_, f_[id], axis))
+      if (any_op_of(f_, f_[id], asks))
         throw ScheduleError(
             {fmt::format("positions_per_block = {} for {}", schedule_.positions_per_block, f_.name),
              fmt::format("a block scans once for tiles with visible keys, and here they "
@@ -97,10 +98,6 @@ class RoleAssignment {
              "positions_per_block = 1", f_[id].where});
   }
 
-  [[nodiscard]] bool is_constant(ValueId value) const {
-    const Op* op = f_.definition(value);
-    return op && op->code == OpCode::constant;
-  }
   [[nodiscard]] bool fills(const Op& op) const {
     return any_op_of(f_, op, [&](const Op& inner) { return is_copied(f_, inner); });
   }

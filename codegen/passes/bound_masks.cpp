@@ -214,20 +214,19 @@ BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
   Builder inside(f, region);
   IntervalAnalysis intervals(b, inside, loop);
   const auto truth_of = [&](const LoopMask& mask) {
-    const ValueId condition = f[mask.where].operands[0];
-    return intervals.condition(condition);
+    return intervals.condition(f[mask.where].operands[0]);
   };
-  Known maybe = truth_of(scanned).maybe;
+  ValueId maybe = truth_of(scanned).maybe;
   // The bounds of the loop are known without a scan.
   const bool says_more = std::ranges::any_of(conjuncts.others, [&](ValueId condition) {
-    return !intervals.condition(condition).maybe.always;
+    return !constant_of(f, intervals.condition(condition).maybe);
   });
-  if (maybe.always || !says_more) return {};
-  Known surely = Known::of(true);
+  if (constant_of(f, maybe) || !says_more) return {};
+  ValueId surely = intervals.known(true);
   guarded.clear();
   for (const LoopMask& mask : masks) {
-    const Known holds = truth_of(mask).surely;
-    if (!mask.droppable || holds.is(false)) continue;
+    const ValueId holds = truth_of(mask).surely;
+    if (!mask.droppable || is_number(f, holds, 0)) continue;
     guarded.insert(mask.where);
     surely = intervals.both(surely, holds);
   }
@@ -236,10 +235,9 @@ BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
     // Nothing is visible beyond the axis.
     const ValueId exists =
         inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
-    maybe = intervals.both(maybe, {exists, {}});
+    maybe = intervals.both(maybe, exists);
   }
-  const std::vector<ValueId> found{intervals.materialize(maybe), intervals.materialize(surely)};
-  inside.append({.code = OpCode::yield, .operands = found}, {});
+  inside.append({.code = OpCode::yield, .operands = {maybe, surely}}, {});
   const BufferId tiles = tile_set_for(f, axis);
   b.append({.code = OpCode::scan_tiles,
             .operands = {begin, end},

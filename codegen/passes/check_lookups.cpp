@@ -21,144 +21,134 @@ namespace {
 
 using namespace ir;
 
-class LookupChecks {
- public:
-  explicit LookupChecks(Function& f) : f_(f) {}
-
-  void run() { visit(f_.body); }
-
- private:
-  void visit(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
-      if (f_[id].code == OpCode::nest)
-        check(b, id);
-      else
-        for (const BlockId region : Regions(f_[id])) visit(region);
-    });
-  }
-
-  /// An index of a lookup: its least and its greatest value in the tile, and what is added to one
-  /// that counts from the end.
-  struct Index {
-    ValueId low, high, shift;
-  };
-  struct Lookup {
-    OpId gather;
-    std::vector<Index> indices;
-  };
-
-  void check(Builder& b, OpId nest) {
-    std::vector<Lookup> lookups;
-    ValueId test;
-    for (OpId id : f_[f_[nest].body].ops) {
-      const Op op = f_[id];
-      if (op.code != OpCode::gather || f_[op.results[0]].type.axes.size() != 2 ||
-          !is_sum_of_positions(op))
-        continue;
-      Lookup lookup{.gather = id};
-      for (std::size_t d = 0; d < op.operands.size(); ++d)
-        lookup.indices.push_back(build_test(b, op, d, test));
-      lookups.push_back(std::move(lookup));
-    }
-    if (lookups.empty()) return;
-    const std::vector<ValueId> results = f_[nest].results;
-    const auto unchecked = [&](Builder& in) {
-      OpCopier copier(f_);
-      const OpId copied = copier.copy(in, nest);
-      for (const Lookup& lookup : lookups)
-        leave_out_check(f_[copied].body,
-                        f_[copier.renamed(f_[lookup.gather].results[0])].definition,
-                        lookup.indices);
-      return f_[copied].results;
-    };
-    const auto checked = [&](Builder& in) { return make_like(in, f_[nest], results); };
-    const std::vector<ValueId> made = build_if(b, test, unchecked, checked);
-    for (std::size_t i = 0; i < results.size(); ++i) take_place(f_, results[i], made[i]);
-    b.remove(nest);
-  }
-
-  void leave_out_check(BlockId nest, OpId gather, const std::vector<Index>& indices) {
-    for (std::size_t d = 0; d < indices.size(); ++d) {
-      if (!indices[d].shift) continue;
-      const ValueId index = f_[gather].operands[d];
-      const ValueId shifted = before(f_, nest, gather).add(index, indices[d].shift);
-      f_[shifted].layout = f_[index].layout;
-      f_[gather].operands[d] = shifted;
-    }
-    f_[gather].inside = true;
-    f_[gather].wraps = 0;
-  }
-
-  /// Whether each index is a scalar or a sum of positions of tiles and scalars, each taken once,
-  /// and one is more than a position: those cost nothing to look at. In 32 bits, a sum that is out
-  /// of range then shows by a greatest that is below the least.
-  [[nodiscard]] bool is_sum_of_positions(const Op& gather) const {
-    bool sums = false;
-    for (ValueId index : gather.operands) {
-      if (f_[index].type.is_scalar()) continue;
-      const auto form = affine_form(f_, index);
-      if (!form || form->positions.empty() || !form->quotients.empty()) return false;
-      for (const auto& [scalar, factor] : form->scalars)
-        if (std::abs(factor) != 1) return false;
-      for (const auto& [axis, factor] : form->positions)
-        if (std::abs(factor) != 1 || f_[axis].kind == AxisKind::whole) return false;
-      sums = sums || !definition_as(f_, index, OpCode::index);
-    }
-    return sums;
-  }
-
-  /// Builds what index d has to hold, and adds that to the test.
-  Index build_test(Builder& b, const Op& gather, std::size_t d, ValueId& test) {
-    const ValueId index = gather.operands[d];
-    const auto holds = [&](OpCode code, ValueId x, ValueId y) {
-      const ValueId one = b.elementwise(code, {x, y});
-      test = test ? b.elementwise(OpCode::logical_and, {test, one}) : one;
-    };
-    const ValueId length = b.dimension(gather.tensor, static_cast<int>(d));
-    Index range = f_[index].type.is_scalar() ? Index{index, index, {}} : build_range(b, index);
-    ValueId low = range.low, high = range.high;
-    if (gather.wraps >> d & 1) {
-      const ValueId negative = b.elementwise(OpCode::lt, {high, b.integer(0)});
-      range.shift = b.where(negative, length, b.integer(0));
-      f_[range.shift].name = "from_end";
-      low = b.add(low, range.shift);
-      high = b.add(high, range.shift);
-    }
-    holds(OpCode::ge, low, b.integer(0));
-    if (range.low != range.high) holds(OpCode::le, range.low, range.high);
-    holds(OpCode::lt, high, length);
-    return range;
-  }
-
-  Index build_range(Builder& b, ValueId index) {
-    const auto form = *affine_form(f_, index);
-    ValueId sum;
-    const auto add = [&](ValueId term, std::int64_t factor) {
-      if (!sum)
-        sum = factor < 0 ? b.neg(term) : term;
-      else
-        sum = factor < 0 ? b.sub(sum, term) : b.add(sum, term);
-    };
-    for (const auto& [value, factor] : form.scalars) add(value, factor);
-    std::int64_t below = 0, above = 0;
-    for (const auto& [axis, factor] : form.positions) {
-      add(b.tile_begin(axis), factor);
-      (factor < 0 ? below : above) += f_[axis].tile - 1;
-    }
-    const auto plus = [&](std::int64_t number) {
-      return number == 0 ? sum : b.add(sum, b.integer(number));
-    };
-    Index range{plus(form.constant - below), plus(form.constant + above), {}};
-    f_[range.low].name = "least";
-    f_[range.high].name = "greatest";
-    return range;
-  }
-
-  Function& f_;
+/// An index of a lookup: its least and its greatest value in the tile, and what is added to one
+/// that counts from the end.
+struct Index {
+  ValueId low, high, shift;
 };
+
+struct Lookup {
+  OpId gather;
+  std::vector<Index> indices;
+};
+
+void leave_out_check(Function& f, BlockId nest, OpId gather, const std::vector<Index>& indices) {
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    if (!indices[d].shift) continue;
+    const ValueId index = f[gather].operands[d];
+    const ValueId shifted = before(f, nest, gather).add(index, indices[d].shift);
+    f[shifted].layout = f[index].layout;
+    f[gather].operands[d] = shifted;
+  }
+  f[gather].inside = true;
+  f[gather].wraps = 0;
+}
+
+/// Whether each index is a scalar or a sum of positions of tiles and scalars, each taken once,
+/// and one is more than a position: those cost nothing to look at. In 32 bits, a sum that is out
+/// of range then shows by a greatest that is below the least.
+bool is_sum_of_positions(const Function& f, const Op& gather) {
+  bool sums = false;
+  for (ValueId index : gather.operands) {
+    if (f[index].type.is_scalar()) continue;
+    const auto form = affine_form(f, index);
+    if (!form || form->positions.empty() || !form->quotients.empty()) return false;
+    for (const auto& [scalar, factor] : form->scalars)
+      if (std::abs(factor) != 1) return false;
+    for (const auto& [axis, factor] : form->positions)
+      if (std::abs(factor) != 1 || f[axis].kind == AxisKind::whole) return false;
+    sums = sums || !definition_as(f, index, OpCode::index);
+  }
+  return sums;
+}
+
+Index build_range(Function& f, Builder& b, ValueId index) {
+  const auto form = *affine_form(f, index);
+  ValueId sum;
+  const auto add = [&](ValueId term, std::int64_t factor) {
+    if (!sum)
+      sum = factor < 0 ? b.neg(term) : term;
+    else
+      sum = factor < 0 ? b.sub(sum, term) : b.add(sum, term);
+  };
+  for (const auto& [value, factor] : form.scalars) add(value, factor);
+  std::int64_t below = 0, above = 0;
+  for (const auto& [axis, factor] : form.positions) {
+    add(b.tile_begin(axis), factor);
+    (factor < 0 ? below : above) += f[axis].tile - 1;
+  }
+  const auto plus = [&](std::int64_t number) {
+    return number == 0 ? sum : b.add(sum, b.integer(number));
+  };
+  Index range{plus(form.constant - below), plus(form.constant + above), {}};
+  f[range.low].name = "least";
+  f[range.high].name = "greatest";
+  return range;
+}
+
+/// Builds what index d has to hold, and adds that to the test.
+Index build_test(Function& f, Builder& b, const Op& gather, std::size_t d, ValueId& test) {
+  const ValueId index = gather.operands[d];
+  const auto holds = [&](OpCode code, ValueId x, ValueId y) {
+    const ValueId one = b.elementwise(code, {x, y});
+    test = test ? b.elementwise(OpCode::logical_and, {test, one}) : one;
+  };
+  const ValueId length = b.dimension(gather.tensor, static_cast<int>(d));
+  Index range = f[index].type.is_scalar() ? Index{index, index, {}} : build_range(f, b, index);
+  ValueId low = range.low, high = range.high;
+  if (gather.wraps >> d & 1) {
+    const ValueId negative = b.elementwise(OpCode::lt, {high, b.integer(0)});
+    range.shift = b.where(negative, length, b.integer(0));
+    f[range.shift].name = "from_end";
+    low = b.add(low, range.shift);
+    high = b.add(high, range.shift);
+  }
+  holds(OpCode::ge, low, b.integer(0));
+  if (range.low != range.high) holds(OpCode::le, range.low, range.high);
+  holds(OpCode::lt, high, length);
+  return range;
+}
+
+void check_nest(Function& f, Builder& b, OpId nest) {
+  std::vector<Lookup> lookups;
+  ValueId test;
+  for (OpId id : f[f[nest].body].ops) {
+    const Op op = f[id];
+    if (op.code != OpCode::gather || f[op.results[0]].type.axes.size() != 2 ||
+        !is_sum_of_positions(f, op))
+      continue;
+    Lookup lookup{.gather = id};
+    for (std::size_t d = 0; d < op.operands.size(); ++d)
+      lookup.indices.push_back(build_test(f, b, op, d, test));
+    lookups.push_back(std::move(lookup));
+  }
+  if (lookups.empty()) return;
+  const std::vector<ValueId> results = f[nest].results;
+  const auto unchecked = [&](Builder& in) {
+    OpCopier copier(f);
+    const OpId copied = copier.copy(in, nest);
+    for (const Lookup& lookup : lookups)
+      leave_out_check(f, f[copied].body, f[copier.renamed(f[lookup.gather].results[0])].definition,
+                      lookup.indices);
+    return f[copied].results;
+  };
+  const auto checked = [&](Builder& in) { return make_like(in, f[nest], results); };
+  const std::vector<ValueId> made = build_if(b, test, unchecked, checked);
+  for (std::size_t i = 0; i < results.size(); ++i) take_place(f, results[i], made[i]);
+  b.remove(nest);
+}
+
+void check_in(Function& f, BlockId block) {
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+    if (f[id].code == OpCode::nest)
+      check_nest(f, b, id);
+    else
+      for (const BlockId region : Regions(f[id])) check_in(f, region);
+  });
+}
 
 }  // namespace
 
-void check_lookups(Function& f, const PassContext&) { LookupChecks(f).run(); }
+void check_lookups(Function& f, const PassContext&) { check_in(f, f.body); }
 
 }  // namespace flashcore

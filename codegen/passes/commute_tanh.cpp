@@ -51,8 +51,7 @@ class Commutation {
         probes_.has(id))
       return std::nullopt;
     Softcap found{.scores = tanh.operands[0], .value = tanh.results[0]};
-    if (const auto scaled = scaled_tile(f_, f_.definition(found.scores));
-        scaled && is_positive(f_, scaled->factor)) {
+    if (const auto scaled = positively_scaled_tile(f_, f_.definition(found.scores))) {
       found.factor = scaled->factor;
       found.scores = scaled->tile;
     }
@@ -108,15 +107,8 @@ class Commutation {
       const ValueId hidden = b.constant(-INFINITY, DType::f32);
       value = b.where(b.elementwise(OpCode::ne, {x, hidden}), value, hidden);
     }
-    for (std::size_t i = b.position(); i < f_[b.block()].ops.size(); ++i)
-      rename(f_[b.block()].ops[i], instead, value, probes);
+    replace_uses_behind(b, instead, value, [&](OpId id) { return probes_.has(id) == probes; });
     return value;
-  }
-
-  void rename(OpId id, ValueId from, ValueId to, bool probes) {
-    if (probes_.has(id) == probes) replace_use(f_[id], from, to);
-    if (f_[id].body)
-      for (OpId inside : std::vector(f_[f_[id].body].ops)) rename(inside, from, to, probes);
   }
 
   Function& f_;

@@ -70,20 +70,17 @@ class Deferral {
   }
 
   void defer_in_loop(BlockId block, OpId id) {
-    const Op loop = f_[id];
     uses_ = count_uses_without_probes(f_);
-    for (std::size_t i = 0; i < loop.results.size(); ++i) {
-      if (!is_number(f_, initial_of(loop, i), 0)) continue;  // every partial would count it
-      if (f_[loop.results[i]].type.is_scalar()) continue;    // all threads have the whole of it
-      const ValueId carried = f_[loop.body].arguments[i + 1];
-      const ValueId next = yield_of(f_, loop).operands[i];
+    for (const auto& [start, carried, next, result] : carried_by(f_, f_[id])) {
+      if (!is_number(f_, start, 0)) continue;     // every partial would count it
+      if (f_[result].type.is_scalar()) continue;  // all threads have the whole of it
       if (uses_[next.index] != 1) continue;
       if (const std::vector<Op*> sums = added_sums(next, carried); !sums.empty()) {
         for (Op* sum : sums) sum->scope = ReductionScope::lane;
-        combine(behind(f_, block, id), loop.results[i], sums.front()->axis);
+        combine(behind(f_, block, id), result, sums.front()->axis);
       } else if (Op* dot = added_product(next, carried)) {
         dot->scope = ReductionScope::warp;
-        combine(behind(f_, block, id), loop.results[i], inner_axis(*dot));
+        combine(behind(f_, block, id), result, inner_axis(*dot));
       }
     }
   }

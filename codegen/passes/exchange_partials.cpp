@@ -75,10 +75,7 @@ class Exchanger {
     const bool same =
         op->code == OpCode::dot || (op->code == combine.reduction && op->axis == combine.axis);
     if (same && op->scope != ReductionScope::block) return op;
-    if (op->code == OpCode::loop) {
-      for (std::size_t i = 0; i < op->results.size(); ++i)
-        if (op->results[i] == value) return maker(last_of(f_, op->body).operands[i], combine);
-    }
+    if (op->code == OpCode::loop) return maker(carried_as(f_, value)->next, combine);
     if (kind_of(op->code) != OpKind::elementwise) return nullptr;
     for (ValueId operand : op->operands)
       if (const Op* found = maker(operand, combine)) return found;

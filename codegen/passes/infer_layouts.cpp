@@ -95,15 +95,10 @@ class LayoutInference {
         }
         break;
       case OpKind::control:
-        if (op.code == OpCode::loop) {
-          const Op& yield = yield_of(f_, op);
-          for (std::size_t i = 0; i < op.results.size(); ++i) {
-            const ValueId argument = f_[op.body].arguments[i + 1];
-            join_values(initial_of(op, i), argument);
-            join_values(yield.operands[i], argument);
-            join_values(op.results[i], argument);
-          }
-        }
+        if (op.code == OpCode::loop)
+          for (const Carried& carried : carried_by(f_, op))
+            for (ValueId value : {carried.start, carried.next, carried.result})
+              join_values(value, carried.argument);
         break;
       case OpKind::memory:
         // The positions of a tile's elements lie where the elements do.

@@ -22,79 +22,67 @@ namespace {
 
 using namespace ir;
 
-class LookupLoading {
- public:
-  explicit LookupLoading(Function& f) : f_(f) {}
+/// Whether tiles of that size are boxes that the copy engine takes: up to 256 rows, of 32 bytes or
+/// a multiple.
+bool is_loadable(const Function& f, const Op& op) {
+  if (!looks_up_tile(f, op)) return false;
+  const std::vector<AxisId>& axes = f[op.results[0]].type.axes;
+  constexpr int most_rows = 256, line_bytes = 32;
+  return f[axes[0]].tile <= most_rows &&
+         f[axes[1]].tile * size_of(f[op.tensor].dtype) % line_bytes == 0;
+}
 
-  void run() {
-    std::vector<BlockId> loops;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::loop) loops.push_back(op.body);
-    });
-    for (const BlockId loop : loops)
-      for (std::size_t i = 0; i < f_[loop].ops.size(); ++i)
-        if (const OpId id = f_[loop].ops[i]; is_loadable(f_[id]) && meets_product(loop, f_[id]))
-          load(loop, id);
-  }
-
- private:
-  /// Whether tiles of that size are boxes that the copy engine takes: up to 256 rows, of 32 bytes or
-  /// a multiple.
-  [[nodiscard]] bool is_loadable(const Op& op) const {
-    if (!looks_up_tile(f_, op)) return false;
-    const std::vector<AxisId>& axes = f_[op.results[0]].type.axes;
-    constexpr int most_rows = 256, line_bytes = 32;
-    return f_[axes[0]].tile <= most_rows &&
-           f_[axes[1]].tile * size_of(f_[op.tensor].dtype) % line_bytes == 0;
-  }
-
-  /// Whether the elements are computed with those of a product's sum, whose layout they then have:
-  /// pairs of neighbouring columns, as they are read from shared memory.
-  [[nodiscard]] bool meets_product(BlockId loop, const Op& gather) const {
-    const std::vector<AxisId>& axes = f_[gather.results[0]].type.axes;
-    std::set<ValueId> met{gather.results[0]};
-    for (std::size_t before = 0; before != met.size();) {
-      before = met.size();
-      for (const OpId id : f_[loop].ops) {
-        const Op& op = f_[id];
-        if (kind_of(op.code) != OpKind::elementwise) continue;
-        std::vector<ValueId> tiles = op.operands;
-        tiles.push_back(op.results[0]);
-        std::erase_if(tiles, [&](ValueId tile) { return f_[tile].type.axes != axes; });
-        if (std::ranges::any_of(tiles, [&](ValueId tile) { return met.contains(tile); }))
-          met.insert(tiles.begin(), tiles.end());
-      }
+/// Whether the elements are computed with those of a product's sum, whose layout they then have:
+/// pairs of neighbouring columns, as they are read from shared memory.
+bool meets_product(const Function& f, BlockId loop, const Op& gather) {
+  const std::vector<AxisId>& axes = f[gather.results[0]].type.axes;
+  std::set<ValueId> met{gather.results[0]};
+  for (std::size_t before = 0; before != met.size();) {
+    before = met.size();
+    for (const OpId id : f[loop].ops) {
+      const Op& op = f[id];
+      if (kind_of(op.code) != OpKind::elementwise) continue;
+      std::vector<ValueId> tiles = op.operands;
+      tiles.push_back(op.results[0]);
+      std::erase_if(tiles, [&](ValueId tile) { return f[tile].type.axes != axes; });
+      if (std::ranges::any_of(tiles, [&](ValueId tile) { return met.contains(tile); }))
+        met.insert(tiles.begin(), tiles.end());
     }
-    return std::ranges::any_of(
-        met, [&](ValueId tile) { return definition_as(f_, tile, OpCode::dot) != nullptr; });
   }
+  return std::ranges::any_of(
+      met, [&](ValueId tile) { return definition_as(f, tile, OpCode::dot) != nullptr; });
+}
 
-  void load(BlockId loop, OpId gather) {
-    const Op lookup = f_[gather];
-    std::vector<Coordinate> coordinates;
-    for (const ValueId index : lookup.operands) coordinates.push_back({.value = index});
-    Builder b = before(f_, loop, gather);
-    const ValueId tile = b.load(lookup.tensor, coordinates);
-    f_[tile].name = f_[lookup.tensor].name + "_tile";
-    Op read{.code = OpCode::convert, .operands = {tile}, .results = lookup.results};
-    read.where = lookup.where;
-    if (f_[tile].type != f_[lookup.results[0]].type) {
-      const ValueId elements = b.make({.code = OpCode::convert, .operands = {tile}}, f_[tile].type);
-      f_[elements].name = f_[lookup.tensor].name;
-      read.code = OpCode::cast;
-      read.operands = {elements};
-    }
-    f_[gather] = std::move(read);
+void load_tile(Function& f, BlockId loop, OpId gather) {
+  const Op lookup = f[gather];
+  std::vector<Coordinate> coordinates;
+  for (const ValueId index : lookup.operands) coordinates.push_back({.value = index});
+  Builder b = before(f, loop, gather);
+  const ValueId tile = b.load(lookup.tensor, coordinates);
+  f[tile].name = f[lookup.tensor].name + "_tile";
+  Op read{.code = OpCode::convert, .operands = {tile}, .results = lookup.results};
+  read.where = lookup.where;
+  if (f[tile].type != f[lookup.results[0]].type) {
+    const ValueId elements = b.make({.code = OpCode::convert, .operands = {tile}}, f[tile].type);
+    f[elements].name = f[lookup.tensor].name;
+    read.code = OpCode::cast;
+    read.operands = {elements};
   }
-
-  Function& f_;
-};
+  f[gather] = std::move(read);
+}
 
 }  // namespace
 
 void load_lookups(Function& f, const PassContext& context) {
-  if (context.schedule.copy == CopyInstruction::tma && context.schedule.producer)
-    LookupLoading(f).run();
+  if (context.schedule.copy != CopyInstruction::tma || !context.schedule.producer) return;
+  std::vector<BlockId> loops;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code == OpCode::loop) loops.push_back(op.body);
+  });
+  for (const BlockId loop : loops)
+    for (std::size_t i = 0; i < f[loop].ops.size(); ++i)
+      if (const OpId id = f[loop].ops[i]; is_loadable(f, f[id]) && meets_product(f, loop, f[id]))
+        load_tile(f, loop, id);
 }
 
 }  // namespace flashcore

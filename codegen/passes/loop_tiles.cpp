@@ -20,6 +20,16 @@ ValueId LoopTiles::scanned_behind(Builder& b, ValueId tile) const {
                 {DType::i32, {}});
 }
 
+ValueId LoopTiles::behind(Builder& b, ValueId tile, int iterations) const {
+  if (!scan)
+    return b.elementwise(descending ? OpCode::sub : OpCode::add, {tile, b.integer(iterations)});
+  for (int step = 0; step < iterations; ++step) {
+    tile = scanned_behind(b, tile);
+    b.function()[tile].name = "next_tile";
+  }
+  return tile;
+}
+
 ValueId LoopTiles::in_front(Builder& b) const {
   return descending ? end : b.sub(begin, b.integer(1));
 }

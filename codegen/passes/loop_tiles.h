@@ -23,6 +23,8 @@ struct LoopTiles {
 
   /// The tile that the loop visits behind another, of those that a scan found.
   ir::ValueId scanned_behind(ir::Builder& b, ir::ValueId tile) const;
+  /// The tile that the loop visits so many iterations behind another.
+  ir::ValueId behind(ir::Builder& b, ir::ValueId tile, int iterations = 1) const;
   /// The number of a tile from which the loop's first one is the next.
   [[nodiscard]] ir::ValueId in_front(ir::Builder& b) const;
   /// Whether the loop has not come to its end with a tile.

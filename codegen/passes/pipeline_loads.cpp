@@ -180,7 +180,7 @@ class Pipeliner {
     const BlockId body = plan.loop.body;
     const int ahead = schedule_.stages - 1;
     for (int s = 0; s < ahead; ++s) {
-      const ValueId tile = tile_after_start(front, plan, s), slot = front.integer(s);
+      const ValueId tile = tile_after_start(front, plan.tiles, s), slot = front.integer(s);
       append_group(front, plan.loads, {tile, slot, plan.tiles.exists(front, tile)});
     }
     const ValueId slot_start = front.integer(0);
@@ -204,7 +204,7 @@ class Pipeliner {
     const bool relaying = relays(legs);
     const ValueId slot = front.integer(0), tile = f_[body].arguments[0];
     if (relaying) {
-      const ValueId first = tile_after_start(front, plan, 0);
+      const ValueId first = tile_after_start(front, plan.tiles, 0);
       append_group(front, of_leg(plan, legs.front()),
                    {first, slot, plan.tiles.exists(front, first)});
     }
@@ -245,26 +245,14 @@ class Pipeliner {
   }
 
   /// The tile of iteration `n`, and the one `n` iterations after the current one.
-  static ValueId tile_after_start(Builder& b, const LoopPlan& plan, int n) {
-    const LoopTiles& tiles = plan.tiles;
-    if (tiles.scan) return scanned(b, tiles, tiles.in_front(b), n + 1);
-    return tiles.descending ? b.sub(tiles.end, b.integer(n + 1)) : b.add(tiles.begin, b.integer(n));
+  static ValueId tile_after_start(Builder& b, const LoopTiles& tiles, int n) {
+    const bool counts_up = !tiles.scan && !tiles.descending;
+    return counts_up ? b.add(tiles.begin, b.integer(n)) : tiles.behind(b, tiles.in_front(b), n + 1);
   }
   ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
-    const ValueId tile = f_[plan.loop.body].arguments[0];
-    if (plan.tiles.scan) return scanned(b, plan.tiles, tile, n);
-    const ValueId distance = b.integer(n);
-    const ValueId next = plan.tiles.descending ? b.sub(tile, distance) : b.add(tile, distance);
+    const ValueId next = plan.tiles.behind(b, f_[plan.loop.body].arguments[0], n);
     f_[next].name = "next_tile";
     return next;
-  }
-  /// The tile that a loop over what a scan found visits `n` iterations after `tile`.
-  static ValueId scanned(Builder& b, const LoopTiles& tiles, ValueId tile, int n) {
-    for (int step = 0; step < n; ++step) {
-      tile = tiles.scanned_behind(b, tile);
-      b.function()[tile].name = "next_tile";
-    }
-    return tile;
   }
 
   /// One slot on or back around the ring; `edge` is the slot that wraps. Two slots just alternate.

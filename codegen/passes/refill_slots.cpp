@@ -91,7 +91,7 @@ class Refills {
   /// Fills a slot of every ring with the tile behind the one given.
   std::vector<ValueId> fill_each(Builder& b, std::vector<ValueId> tiles, ValueId slot) {
     for (std::size_t i = 0; i < tiles.size(); ++i) {
-      tiles[i] = named(tile_behind(b, tiles[i]), i);
+      tiles[i] = named(tiles_.behind(b, tiles[i]), i);
       append_load(b, i, tiles_.exists(b, tiles[i]), tiles[i], slot);
     }
     return tiles;
@@ -145,7 +145,7 @@ class Refills {
   /// The tile that a ring gets next.
   void advance(Builder& b, std::size_t ring, State& state) {
     const ValueId next = build_if(
-        b, first_, [&](Builder& in) { return std::vector{tile_behind(in, state.next)}; },
+        b, first_, [&](Builder& in) { return std::vector{tiles_.behind(in, state.next)}; },
         [&](Builder&) { return std::vector{state.next}; })[0];
     state.next = named(next, ring);
     state.fills = b.elementwise(OpCode::logical_and, {first_, tiles_.exists(b, state.next)});
@@ -207,14 +207,6 @@ class Refills {
   }
 
   // Values.
-
-  ValueId tile_behind(Builder& b, ValueId tile) const {
-    if (!loop_.buffer)
-      return b.elementwise(loop_.descending ? OpCode::sub : OpCode::add, {tile, b.integer(1)});
-    const ValueId behind = tiles_.scanned_behind(b, tile);
-    f_[behind].name = "next_tile";
-    return behind;
-  }
 
   [[nodiscard]] std::string name_of_next(std::size_t ring) const {
     return "next_" + f_[f_[fills_[ring]].buffer].name;

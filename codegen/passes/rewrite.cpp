@@ -132,14 +132,16 @@ void replace_uses(Function& f, ValueId from, ValueId to) {
   for_each_op(f, f.body, [&](Op& op, BlockId) { replace_use(op, from, to); });
 }
 
-void replace_uses_behind(const Builder& b, ValueId from, ValueId to) {
+void replace_uses_behind(const Builder& b, ValueId from, ValueId to,
+                         const std::function<bool(OpId)>& concerns) {
   Function& f = b.function();
-  for (std::size_t i = b.position(); i < f[b.block()].ops.size(); ++i) {
-    Op& op = f[f[b.block()].ops[i]];
-    replace_use(op, from, to);
-    for (const BlockId region : Regions(op))
-      for_each_op(f, region, [&](Op& inner, BlockId) { replace_use(inner, from, to); });
-  }
+  const auto replace = [&](const auto& self, OpId id) -> void {
+    if (!concerns || concerns(id)) replace_use(f[id], from, to);
+    for (const BlockId region : Regions(f[id]))
+      for (OpId inner : f[region].ops) self(self, inner);
+  };
+  for (std::size_t i = b.position(); i < f[b.block()].ops.size(); ++i)
+    replace(replace, f[b.block()].ops[i]);
 }
 
 ValueId replace_result(Function& f, OpId op, std::string name) {
@@ -336,6 +338,11 @@ std::optional<Scaled> scaled_tile(const Function& f, const Op* op) {
   return std::nullopt;
 }
 
+std::optional<Scaled> positively_scaled_tile(const Function& f, const Op* op) {
+  const std::optional<Scaled> scaled = scaled_tile(f, op);
+  return scaled && is_positive(f, scaled->factor) ? scaled : std::nullopt;
+}
+
 const double* constant_of(const Function& f, ValueId value) {
   const Op* op = definition_as(f, value, OpCode::constant);
   return op ? &op->number : nullptr;
@@ -361,6 +368,10 @@ bool is_positive(const Function& f, ValueId value) {
     default:
       return false;
   }
+}
+
+bool is_positive_scalar(const Function& f, ValueId value) {
+  return (f[value].type.is_scalar() || constant_of(f, value)) && is_positive(f, value);
 }
 
 }  // namespace flashcore

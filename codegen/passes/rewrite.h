@@ -72,8 +72,10 @@ bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
 void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
-/// The same for the ops of a block from where a builder stands on, and those of their regions.
-void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to);
+/// The same for the ops of a block from where a builder stands on, and those of their regions: all, or
+/// those that pass a test.
+void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to,
+                         const std::function<bool(ir::OpId)>& concerns = {});
 
 /// Gives an op with one result a new one of the same type and layout; nothing makes the old one
 /// until it takes the place of another.
@@ -163,8 +165,14 @@ struct Scaled {
 /// Of an op that multiplies a tile by a scalar; `op` may be null.
 std::optional<Scaled> scaled_tile(const ir::Function& f, const ir::Op* op);
 
+/// The same where the scalar is known to be above zero.
+std::optional<Scaled> positively_scaled_tile(const ir::Function& f, const ir::Op* op);
+
 /// The number a value is known to be, if it is a constant.
 const double* constant_of(const ir::Function& f, ir::ValueId value);
+
+/// Whether a scalar, or a constant, is above zero.
+bool is_positive_scalar(const ir::Function& f, ir::ValueId value);
 
 /// Whether a value is known to be this number.
 bool is_number(const ir::Function& f, ir::ValueId value, double number);

@@ -26,129 +26,119 @@ namespace {
 
 using namespace ir;
 
-class WeightRounding {
- public:
-  explicit WeightRounding(Function& f) : f_(f) {}
-
-  void run() {
-    for (OpId loop : std::vector(f_[f_.body].ops)) {
-      if (f_[loop].code != OpCode::loop || !hides_weights(loop)) continue;
-      const std::size_t count = f_[loop].results.size();
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::optional<Sum> sum = find_sum(f_[loop], i);
-        if (!sum) continue;
-        if (reaches_f32_output(f_, f_[loop].results[i]))
-          sum_apart(loop, i, *sum);
-        else
-          replace(loop, i, *sum);
-      }
-    }
-    remove_dead_ops(f_);
-  }
-
- private:
-  struct Sum {
-    ValueId total;  ///< of an iteration
-    ValueId weights;
-    AxisId axis;
-    DType dtype;  ///< of the weights in the product
-  };
-
-  /// What hides scores; nothing is rounded where nothing can be hidden.
-  [[nodiscard]] bool hides(const Op& op) const {
-    return op.code == OpCode::where && is_minus_infinity(f_, op.operands[2]);
-  }
-
-  [[nodiscard]] bool hides_weights(OpId loop) const {
-    return std::ranges::any_of(f_[f_[loop].body].ops, [&](OpId id) { return hides(f_[id]); });
-  }
-
-  /// The scalar that says of a tile that nothing is hidden in it; none where no tile is known to
-  /// hide nothing.
-  [[nodiscard]] ValueId guard_of_masks(OpId loop) const {
-    ValueId guard;
-    for (OpId id : f_[f_[loop].body].ops)
-      if (hides(f_[id]) && !(guard = guard_of(f_, f_[id]))) return {};
-    return guard;
-  }
-
-  /// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
-  [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
-    const ValueId carried = f_[loop.body].arguments[i + 1];
-    const auto carries = carried_sum(f_, yield_of(f_, loop).operands[i], carried);
-    const std::vector<int> uses = count_uses_without_probes(f_);
-    if (!is_number(f_, initial_of(loop, i), 0) || !carries || carries->factor ||
-        uses[carried.index] != 1)
-      return std::nullopt;
-    const ValueId total = carries->added;
-    const Op* reduction = definition_as(f_, total, OpCode::reduce_sum);
-    if (!reduction || uses[total.index] != 1) return std::nullopt;
-    const Op* exponential = f_.definition(reduction->operands[0]);
-    if (!exponential || (exponential->code != OpCode::exp2 && exponential->code != OpCode::exp))
-      return std::nullopt;
-    for (OpId id : f_[loop.body].ops) {
-      const Op& dot = f_[id];
-      if (dot.code != OpCode::dot || dot.operands.size() != 3) continue;
-      const Op* cast = definition_as(f_, dot.operands[0], OpCode::cast);
-      if (cast && cast->operands[0] == reduction->operands[0] &&
-          std::ranges::count(f_[loop.body].arguments, dot.operands[2]))
-        return Sum{total, reduction->operands[0], reduction->axis, f_[cast->results[0]].type.dtype};
-    }
-    return std::nullopt;
-  }
-
-  static ValueId rounded(Builder& b, const Sum& sum) {
-    return b.cast(b.cast(sum.weights, sum.dtype), DType::f32);
-  }
-
-  /// `otherwise`, but `full` on tiles that are known to hide nothing.
-  ValueId where_hidden(Builder& b, OpId loop, ValueId full, ValueId otherwise) const {
-    const ValueId guard = guard_of_masks(loop);
-    return guard ? b.where(guard, full, otherwise) : otherwise;
-  }
-
-  void replace(OpId loop, std::size_t i, const Sum& sum) {
-    const BlockId body = f_[loop].body;
-    const OpId next = f_[yield_of(f_, f_[loop]).operands[i]].definition;
-    Builder b = behind(f_, body, f_[sum.total].definition);
-    const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
-    const ValueId chosen = where_hidden(b, loop, sum.total, as_taken);
-    std::ranges::replace(f_[next].operands, sum.total, chosen);
-  }
-
-  /// What divides by a sum without deciding what an f32 output holds.
-  [[nodiscard]] std::vector<OpId> divisions_by(ValueId sum) const {
-    std::vector<OpId> found;
-    for (OpId id : readers_of(f_, f_.body, sum)) {
-      const Op& op = f_[id];
-      const bool shows = std::ranges::any_of(
-          op.results, [&](ValueId result) { return reaches_f32_output(f_, result); });
-      if (kind_of(op.code) == OpKind::elementwise && !shows) found.push_back(id);
-    }
-    return found;
-  }
-
-  void sum_apart(OpId loop, std::size_t i, const Sum& sum) {
-    const ValueId exact = f_[loop].results[i];
-    const std::vector<OpId> divisions = divisions_by(exact);
-    if (divisions.empty()) return;
-    const TileType type = f_[exact].type;
-    const ValueId zero = before(f_, f_.body, loop).constant(0, type.dtype, type.axes);
-    const ValueId carried = add_carried(f_, loop, zero, "rounding");
-    Builder inside = behind(f_, f_[loop].body, f_[sum.total].definition);
-    const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
-    const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
-    const ValueId next = inside.add(carried, where_hidden(inside, loop, zero, added));
-    yield_of(f_, f_[loop]).operands.push_back(next);
-    const ValueId as_taken = behind(f_, f_.body, loop).add(exact, f_[loop].results.back());
-    for (OpId id : divisions) std::ranges::replace(f_[id].operands, exact, as_taken);
-  }
-
-  Function& f_;
+struct SumOfWeights {
+  ValueId total;  ///< of an iteration
+  ValueId weights;
+  AxisId axis;
+  DType dtype;  ///< of the weights in the product
 };
+
+/// What hides scores; nothing is rounded where nothing can be hidden.
+bool hides_scores(const Function& f, const Op& op) {
+  return op.code == OpCode::where && is_minus_infinity(f, op.operands[2]);
+}
+
+bool hides_weights(const Function& f, OpId loop) {
+  return std::ranges::any_of(f[f[loop].body].ops, [&](OpId id) { return hides_scores(f, f[id]); });
+}
+
+/// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
+std::optional<SumOfWeights> find_sum_of_weights(const Function& f, const Op& loop, std::size_t i) {
+  const auto [start, carried, next, result] = carried_by(f, loop)[i];
+  const auto carries = carried_sum(f, next, carried);
+  const std::vector<int> uses = count_uses_without_probes(f);
+  if (!is_number(f, start, 0) || !carries || carries->factor || uses[carried.index] != 1)
+    return std::nullopt;
+  const ValueId total = carries->added;
+  const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
+  if (!reduction || uses[total.index] != 1) return std::nullopt;
+  const Op* exponential = f.definition(reduction->operands[0]);
+  if (!exponential || (exponential->code != OpCode::exp2 && exponential->code != OpCode::exp))
+    return std::nullopt;
+  for (OpId id : f[loop.body].ops) {
+    const Op& dot = f[id];
+    if (dot.code != OpCode::dot || dot.operands.size() != 3) continue;
+    const Op* cast = definition_as(f, dot.operands[0], OpCode::cast);
+    if (cast && cast->operands[0] == reduction->operands[0] &&
+        std::ranges::count(f[loop.body].arguments, dot.operands[2]))
+      return SumOfWeights{total, reduction->operands[0], reduction->axis,
+                          f[cast->results[0]].type.dtype};
+  }
+  return std::nullopt;
+}
+
+ValueId rounded(Builder& b, const SumOfWeights& sum) {
+  return b.cast(b.cast(sum.weights, sum.dtype), DType::f32);
+}
+
+/// The scalar that says of a tile that nothing is hidden in it; none where no tile is known to
+/// hide nothing.
+ValueId guard_of_masks(const Function& f, OpId loop) {
+  ValueId guard;
+  for (OpId id : f[f[loop].body].ops)
+    if (hides_scores(f, f[id]) && !(guard = guard_of(f, f[id]))) return {};
+  return guard;
+}
+
+/// `otherwise`, but `full` on tiles that are known to hide nothing.
+ValueId where_hidden(const Function& f, Builder& b, OpId loop, ValueId full, ValueId otherwise) {
+  const ValueId guard = guard_of_masks(f, loop);
+  return guard ? b.where(guard, full, otherwise) : otherwise;
+}
+
+void round_sum(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
+  const BlockId body = f[loop].body;
+  const OpId next = f[yield_of(f, f[loop]).operands[i]].definition;
+  Builder b = behind(f, body, f[sum.total].definition);
+  const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
+  const ValueId chosen = where_hidden(f, b, loop, sum.total, as_taken);
+  std::ranges::replace(f[next].operands, sum.total, chosen);
+}
+
+/// What divides by a sum without deciding what an f32 output holds.
+std::vector<OpId> divisions_by(const Function& f, ValueId sum) {
+  std::vector<OpId> found;
+  for (OpId id : readers_of(f, f.body, sum)) {
+    const Op& op = f[id];
+    const bool shows = std::ranges::any_of(
+        op.results, [&](ValueId result) { return reaches_f32_output(f, result); });
+    if (kind_of(op.code) == OpKind::elementwise && !shows) found.push_back(id);
+  }
+  return found;
+}
+
+void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
+  const ValueId exact = f[loop].results[i];
+  const std::vector<OpId> divisions = divisions_by(f, exact);
+  if (divisions.empty()) return;
+  const TileType type = f[exact].type;
+  const ValueId zero = before(f, f.body, loop).constant(0, type.dtype, type.axes);
+  const ValueId carried = add_carried(f, loop, zero, "rounding");
+  Builder inside = behind(f, f[loop].body, f[sum.total].definition);
+  const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
+  const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
+  const ValueId next = inside.add(carried, where_hidden(f, inside, loop, zero, added));
+  yield_of(f, f[loop]).operands.push_back(next);
+  const ValueId as_taken = behind(f, f.body, loop).add(exact, f[loop].results.back());
+  for (OpId id : divisions) std::ranges::replace(f[id].operands, exact, as_taken);
+}
 
 }  // namespace
 
-void round_weights(Function& f, const PassContext&) { WeightRounding(f).run(); }
+void round_weights(Function& f, const PassContext&) {
+  for (OpId loop : std::vector(f[f.body].ops)) {
+    if (f[loop].code != OpCode::loop || !hides_weights(f, loop)) continue;
+    const std::size_t count = f[loop].results.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::optional<SumOfWeights> sum = find_sum_of_weights(f, f[loop], i);
+      if (!sum) continue;
+      if (reaches_f32_output(f, f[loop].results[i]))
+        sum_apart(f, loop, i, *sum);
+      else
+        round_sum(f, loop, i, *sum);
+    }
+  }
+  remove_dead_ops(f);
+}
 
 }  // namespace flashcore

@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/analysis/position_axis.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/ir/builder.h"
@@ -61,7 +60,7 @@ class TileScheduling {
 
   void run() {
     number_blocks();
-    if (schedule_.positions_per_block > 1) walk_positions(last_position_axis(f_));
+    if (schedule_.positions_per_block > 1) walk_positions(last_axis_of(f_, AxisKind::parallel));
     if (schedule_.persistent) share_out_tiles();
   }
 

@@ -38,19 +38,6 @@ void inherit_name(Function& f, ValueId to, ValueId from) {
   if (f[to].name.empty() && !f[to].type.is_scalar()) f[to].name = f[from].name;
 }
 
-/// x * k with k > 0 the same everywhere, if the op is one.
-struct PositiveScaling {
-  ValueId value, scale;
-};
-std::optional<PositiveScaling> positive_scaling(const Function& f, const Op* op) {
-  if (!op || op->code != OpCode::mul) return std::nullopt;
-  for (std::size_t x : {0, 1}) {
-    const ValueId k = op->operands[1 - x];
-    if (f[k].type.is_scalar() && is_positive(f, k)) return PositiveScaling{op->operands[x], k};
-  }
-  return std::nullopt;
-}
-
 ValueId scalar_like(Site& s, double number) {
   return s.b.constant(number, s.f[s.op.results[0]].type.dtype);
 }
@@ -141,22 +128,22 @@ ValueId gather_scalings(Site& s) {
 // where(c, x k, e) with k > 0 and e infinite is where(c, x, e) k: the mask acts on unscaled scores.
 ValueId scale_after_mask(Site& s) {
   if (s.op.code != OpCode::where || !s.once(1)) return {};
-  const auto scaled = positive_scaling(s.f, s.operand(1));
+  const auto scaled = positively_scaled_tile(s.f, s.operand(1));
   const double* other = s.number(2);
   if (!scaled || !other || !std::isinf(*other)) return {};
-  const ValueId masked = s.b.where(s.op.operands[0], scaled->value, s.op.operands[2]);
-  inherit_name(s.f, scaled->value, s.op.operands[1]);
+  const ValueId masked = s.b.where(s.op.operands[0], scaled->tile, s.op.operands[2]);
+  inherit_name(s.f, scaled->tile, s.op.operands[1]);
   inherit_name(s.f, masked, s.op.results[0]);
-  return s.b.mul(masked, scaled->scale);
+  return s.b.mul(masked, scaled->factor);
 }
 
 // max(x k) with k > 0 is max(x) k: one product a row instead of one an element.
 ValueId scale_after_maximum(Site& s) {
   if (s.op.code != OpCode::reduce_max && s.op.code != OpCode::reduce_min) return {};
-  const auto scaled = positive_scaling(s.f, s.operand(0));
+  const auto scaled = positively_scaled_tile(s.f, s.operand(0));
   if (!scaled) return {};
-  inherit_name(s.f, scaled->value, s.op.operands[0]);
-  return s.b.mul(s.b.reduce(s.op.code, scaled->value, s.op.axis), scaled->scale);
+  inherit_name(s.f, scaled->tile, s.op.operands[0]);
+  return s.b.mul(s.b.reduce(s.op.code, scaled->tile, s.op.axis), scaled->factor);
 }
 
 // x + dot(a, b) accumulates in the product.

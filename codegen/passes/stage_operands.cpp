@@ -21,66 +21,57 @@ namespace {
 
 using namespace ir;
 
-class OperandStaging {
- public:
-  OperandStaging(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
+/// Behind what makes a value: an op, or the start of the region that has it as an argument.
+Builder behind_value(Function& f, ValueId value) {
+  const BlockId block = block_of(f, value);
+  return f.definition(value) ? behind(f, block, f[value].definition) : Builder(f, block, 0);
+}
 
-  void run() {
-    struct Use {
-      OpId dot;
-      std::size_t operand;
-      bool shared;
-    };
-    std::vector<Use> uses;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (op.code != OpCode::dot) return;
-      for (std::size_t k : {0, 1})
-        if (goes_through_shared(f_, op, k, schedule_))
-          uses.push_back({f_[op.results[0]].definition, k, true});
-        else if (k == 0 && is_cast_read_elsewhere(f_, op.operands[0]))
-          uses.push_back({f_[op.results[0]].definition, k, false});
-    });
-    for (const Use& use : uses) {
-      const OperandRoot root = operand_root(f_, f_[use.dot].operands[use.operand]);
-      ValueId operand = use.shared ? in_shared(root.value, use.dot) : cast_again(root.value);
-      if (root.transposed)
-        operand = before(f_, block_of(f_, f_[use.dot].results[0]), use.dot).transpose(operand);
-      f_[use.dot].operands[use.operand] = operand;
-    }
-  }
+ValueId put_in_shared(Function& f, ValueId value, OpId product) {
+  const int pitch = instruction_of(f[product]).pitch(f[f[value].type.axes[1]].tile);
+  Builder b = behind_value(f, value);
+  return move_to_shared(b, value, "operand", pitch);
+}
 
- private:
-  /// Behind what makes a value: an op, or the start of the region that has it as an argument.
-  [[nodiscard]] Builder behind_value(ValueId value) {
-    const BlockId block = block_of(f_, value);
-    return f_.definition(value) ? behind(f_, block, f_[value].definition) : Builder(f_, block, 0);
-  }
+ValueId cast_again(Function& f, ValueId value) {
+  const ValueId again =
+      behind_value(f, value).cast(f.definition(value)->operands[0], f[value].type.dtype);
+  f[again].name = f[value].name;
+  return again;
+}
 
-  ValueId in_shared(ValueId value, OpId product) {
-    ValueId& known = shared_[value];
-    if (known) return known;
-    const int pitch = instruction_of(f_[product]).pitch(f_[f_[value].type.axes[1]].tile);
-    Builder b = behind_value(value);
-    return known = move_to_shared(b, value, "operand", pitch);
-  }
-
-  ValueId cast_again(ValueId value) {
-    ValueId& known = casts_[value];
-    if (known) return known;
-    known = behind_value(value).cast(f_.definition(value)->operands[0], f_[value].type.dtype);
-    f_[known].name = f_[value].name;
-    return known;
-  }
-
-  Function& f_;
-  const Schedule& schedule_;
-  std::map<ValueId, ValueId> shared_, casts_;
+struct OperandUse {
+  OpId dot;
+  std::size_t operand;
+  bool shared;  ///< goes through shared memory; else it is a cast that others read too
 };
+
+std::vector<OperandUse> uses_to_stage(const Function& f, const Schedule& schedule) {
+  std::vector<OperandUse> uses;
+  for_each_op(f, f.body, [&](const Op& op, BlockId) {
+    if (op.code != OpCode::dot) return;
+    for (std::size_t k : {0, 1}) {
+      const bool shared = goes_through_shared(f, op, k, schedule);
+      if (shared || (k == 0 && is_cast_read_elsewhere(f, op.operands[0])))
+        uses.push_back({f[op.results[0]].definition, k, shared});
+    }
+  });
+  return uses;
+}
 
 }  // namespace
 
 void stage_operands(Function& f, const PassContext& context) {
-  OperandStaging(f, context.schedule).run();
+  std::map<std::pair<ValueId, bool>, ValueId> staged;
+  for (const OperandUse& use : uses_to_stage(f, context.schedule)) {
+    const OperandRoot root = operand_root(f, f[use.dot].operands[use.operand]);
+    ValueId& known = staged[{root.value, use.shared}];
+    if (!known)
+      known = use.shared ? put_in_shared(f, root.value, use.dot) : cast_again(f, root.value);
+    const BlockId block = block_of(f, f[use.dot].results[0]);
+    f[use.dot].operands[use.operand] =
+        root.transposed ? before(f, block, use.dot).transpose(known) : known;
+  }
   remove_dead_ops(f);  // transposes of what products read now from there
 }
 

@@ -21,103 +21,88 @@ namespace {
 
 using namespace ir;
 
-class SumRewriter {
- public:
-  SumRewriter(Function& f, const PassContext& context) : f_(f), context_(context) {}
-
-  void run() {
-    for (OpId id : std::vector(f_[f_.body].ops)) {
-      if (f_[id].code != OpCode::loop) continue;
-      for (std::size_t i = 0; i < f_[id].results.size(); ++i)
-        if (const std::optional<Sum> sum = find_sum(f_[id], i)) {
-          if (reaches_f32_output(f_, f_[id].results[i])) {
-            why_not_ =
-                "the sum decides what an f32 output holds, and its rounding would show there";
-            continue;
-          }
-          replace(id, i, *sum);
-          why_not_.clear();
-          context_.note_numerics(
-              "a product sums up the softmax weights, rounded as it takes them (sums_by_products)");
-          break;
-        }
-    }
-    if (!why_not_.empty()) context_.note_refusal("sums_by_products = true", why_not_);
-    remove_dead_ops(f_);
-  }
-
- private:
-  struct Sum {
-    ValueId rounded;  ///< the left operand made of what is added up
-    ValueId factor;   ///< what scales the sum in an iteration, if anything does
-    OpId product;     ///< the product that the operand is for
-  };
-
-  [[nodiscard]] std::optional<Sum> find_sum(const Op& loop, std::size_t i) const {
-    const ValueId carried = f_[loop.body].arguments[i + 1];
-    const ValueId next = last_of(f_, loop.body).operands[i];
-    const std::optional<CarriedSum> carries = carried_sum(f_, next, carried);
-    // What a probe looks at stays; what is merely probed beside it does not matter.
-    const std::vector<int> uses = count_uses(f_);
-    if (!is_number(f_, initial_of(loop, i), 0) || !carries || uses[carried.index] != 1 ||
-        uses[next.index] != 1)
-      return std::nullopt;
-    const ValueId total = on_full_tiles(f_, carries->added);
-    const Op* reduction = definition_as(f_, total, OpCode::reduce_sum);
-    if (!reduction || uses[carries->added.index] != 1 || uses[total.index] != 1)
-      return std::nullopt;
-    for (OpId id : f_[loop.body].ops) {
-      const Op& dot = f_[id];
-      if (dot.code != OpCode::dot) continue;
-      const Op* cast = definition_as(f_, dot.operands[0], OpCode::cast);
-      if (cast && cast->operands[0] == reduction->operands[0] &&
-          is_half(f_[dot.operands[0]].type.dtype) &&
-          f_[dot.operands[0]].type.axes[1] == reduction->axis)
-        return Sum{dot.operands[0], carries->factor, id};
-    }
-    return std::nullopt;
-  }
-
-  void replace(OpId loop, std::size_t i, const Sum& sum) {
-    constexpr int columns = 8;  // the fewest that a product makes
-    const TileType type = f_[f_[loop].results[i]].type;
-    const AxisId terms = f_[sum.rounded].type.axes[1];
-    std::string name = "ones";
-    while (f_.find_axis(name)) name += "_";
-    const AxisId ones = f_.add_axis(
-        {.name = name, .kind = AxisKind::whole, .extent = Extent(columns), .tile = columns});
-    const DType dtype = f_[sum.rounded].type.dtype;
-    const BufferId buffer =
-        f_.add_buffer({unused_buffer_name(f_, "ones"), dtype, columns, f_[terms].tile, 1});
-
-    Builder front = before(f_, f_.body, loop);
-    const ValueId one = front.constant(1, dtype, {ones, terms});
-    const ValueId tile = convert_to(front, one, buffer, "ones");
-    const ValueId start = front.constant(0, DType::f32, {type.axes[0], ones});
-    const std::string label = f_[f_[loop].results[i]].name;
-    const ValueId carried = add_carried(f_, loop, start, label.empty() ? "sums" : label + "s");
-    Builder b = before(f_, f_[loop].body, sum.product);
-    const ValueId view = b.transpose(tile);
-    const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
-    const ValueId next = b.dot(sum.rounded, view, scaled);
-    f_.definition(next)->instruction = f_[sum.product].instruction;
-    yield_of(f_, f_[loop]).operands.push_back(next);
-    const ValueId total =
-        behind(f_, f_.body, loop).reduce(OpCode::reduce_max, f_[loop].results.back(), ones);
-    f_[total].name = label;
-    replace_uses(f_, f_[loop].results[i], total);
-    drop_carried(f_, loop, i);
-  }
-
-  Function& f_;
-  const PassContext& context_;
-  std::string why_not_ = "no loop sums up what a product takes as its left operand";
+struct SumOfOperand {
+  ValueId rounded;  ///< the left operand made of what is added up
+  ValueId factor;   ///< what scales the sum in an iteration, if anything does
+  OpId product;     ///< the product that the operand is for
 };
+
+std::optional<SumOfOperand> find_sum_of_operand(const Function& f, const Op& loop, std::size_t i) {
+  const auto [start, carried, next, result] = carried_by(f, loop)[i];
+  const std::optional<CarriedSum> carries = carried_sum(f, next, carried);
+  // What a probe looks at stays; what is merely probed beside it does not matter.
+  const std::vector<int> uses = count_uses(f);
+  if (!is_number(f, start, 0) || !carries || uses[carried.index] != 1 || uses[next.index] != 1)
+    return std::nullopt;
+  const ValueId total = on_full_tiles(f, carries->added);
+  const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
+  if (!reduction || uses[carries->added.index] != 1 || uses[total.index] != 1) return std::nullopt;
+  for (OpId id : f[loop.body].ops) {
+    const Op& dot = f[id];
+    if (dot.code != OpCode::dot) continue;
+    const Op* cast = definition_as(f, dot.operands[0], OpCode::cast);
+    if (cast && cast->operands[0] == reduction->operands[0] &&
+        is_half(f[dot.operands[0]].type.dtype) &&
+        f[dot.operands[0]].type.axes[1] == reduction->axis)
+      return SumOfOperand{dot.operands[0], carries->factor, id};
+  }
+  return std::nullopt;
+}
+
+void sum_by_product(Function& f, OpId loop, std::size_t i, const SumOfOperand& sum) {
+  constexpr int columns = 8;  // the fewest that a product makes
+  const TileType type = f[f[loop].results[i]].type;
+  const AxisId terms = f[sum.rounded].type.axes[1];
+  std::string name = "ones";
+  while (f.find_axis(name)) name += "_";
+  const AxisId ones = f.add_axis(
+      {.name = name, .kind = AxisKind::whole, .extent = Extent(columns), .tile = columns});
+  const DType dtype = f[sum.rounded].type.dtype;
+  const BufferId buffer =
+      f.add_buffer({unused_buffer_name(f, "ones"), dtype, columns, f[terms].tile, 1});
+
+  Builder front = before(f, f.body, loop);
+  const ValueId one = front.constant(1, dtype, {ones, terms});
+  const ValueId tile = convert_to(front, one, buffer, "ones");
+  const ValueId start = front.constant(0, DType::f32, {type.axes[0], ones});
+  const std::string label = f[f[loop].results[i]].name;
+  const ValueId carried = add_carried(f, loop, start, label.empty() ? "sums" : label + "s");
+  Builder b = before(f, f[loop].body, sum.product);
+  const ValueId view = b.transpose(tile);
+  const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
+  const ValueId next = b.dot(sum.rounded, view, scaled);
+  f.definition(next)->instruction = f[sum.product].instruction;
+  yield_of(f, f[loop]).operands.push_back(next);
+  const ValueId total =
+      behind(f, f.body, loop).reduce(OpCode::reduce_max, f[loop].results.back(), ones);
+  f[total].name = label;
+  replace_uses(f, f[loop].results[i], total);
+  drop_carried(f, loop, i);
+}
 
 }  // namespace
 
 void sum_by_products(Function& f, const PassContext& context) {
-  if (context.schedule.sums_by_products) SumRewriter(f, context).run();
+  if (!context.schedule.sums_by_products) return;
+  std::string why_not = "no loop sums up what a product takes as its left operand";
+  for (OpId id : std::vector(f[f.body].ops)) {
+    if (f[id].code != OpCode::loop) continue;
+    for (std::size_t i = 0; i < f[id].results.size(); ++i) {
+      const std::optional<SumOfOperand> sum = find_sum_of_operand(f, f[id], i);
+      if (!sum) continue;
+      if (reaches_f32_output(f, f[id].results[i])) {
+        why_not = "the sum decides what an f32 output holds, and its rounding would show there";
+        continue;
+      }
+      sum_by_product(f, id, i, *sum);
+      why_not.clear();
+      context.note_numerics(
+          "a product sums up the softmax weights, rounded as it takes them (sums_by_products)");
+      break;
+    }
+  }
+  if (!why_not.empty()) context.note_refusal("sums_by_products = true", why_not);
+  remove_dead_ops(f);
 }
 
 }  // namespace flashcore

@@ -21,7 +21,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/analysis/position_axis.h"
+#include "codegen/analysis/slope.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -35,118 +35,91 @@ bool adds_in_order(const Op& op) {
   return op.code == OpCode::store && op.accumulation == Accumulation::in_order;
 }
 
-class Turns {
- public:
-  Turns(Function& f, BlockId role) : f_(f), in_role_(static_cast<bool>(role)) {}
+/// Along which the stores of an iteration lie.
+AxisId axis_of_loop(const Function& f, const Op& store) {
+  for (const Coordinate& c : store.coordinates)
+    if (c.axis && f[c.axis].kind == AxisKind::tiles) return f.origin(c.axis);
+  return {};
+}
 
-  /// In front of loops with such stores, and behind them.
-  void start(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
-      const Op op = f_[id];
-      if (op.code == OpCode::role || op.code == OpCode::tile_loop || op.code == OpCode::if_)
-        for (const BlockId region : Regions(op)) start(region);
-      if (op.code != OpCode::loop) return;
-      const Op* store = nullptr;
-      for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
-        if (adds_in_order(inner)) store = &inner;
-      });
-      if (store) start_loop(b, id, Op(*store));
-    });
+/// The axis of blocks that add to the same elements: the only parallel one of tiles.
+AxisId axis_of_blocks(const Function& f) { return first_axis_of(f, AxisKind::parallel_tiles); }
+
+/// All threads of the role, or of the block where there are no roles.
+void meet(Builder& b) {
+  const bool in_role = !roles_of(b.function()).empty();
+  b.append({.code = in_role ? OpCode::meet_role : OpCode::barrier}, {});
+}
+
+void append_turn(Builder& b, OpCode code, const Op& store, ValueId position) {
+  const Function& f = b.function();
+  Op op{.code = code, .operands = {position}, .axis = axis_of_blocks(f), .tensor = store.turns};
+  for (std::size_t i = 0; i < f.axes.size(); ++i) {
+    if (f.axes[i].kind == AxisKind::parallel)
+      op.coordinates.push_back({.axis = {}, .value = b.index(AxisId(i))});
+    else if (f.axes[i].kind == AxisKind::parallel_tiles)
+      op.coordinates.push_back({.axis = AxisId(i), .value = {}});
   }
+  b.append(std::move(op), {});
+}
 
-  /// Around such stores.
-  void take(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
-      const Op op = f_[id];
-      for (const BlockId region : Regions(op)) take(region);
-      if (!adds_in_order(op)) return;
-      const AxisId along = axis_of_loop(op);
-      const ValueId end = b.add(b.tile_begin(along), b.integer(f_[along].tile));
-      f_[end].name = "end_of_tile";
-      append(b, OpCode::wait_turn, op, end);
-      b.go_behind(id);
+void start_loop(Function& f, Builder& b, OpId id, const Op& store) {
+  const Op loop = f[id];
+  const AxisId along = axis_of_loop(f, store), blocks = axis_of_blocks(f);
+  if (loop.axis != along)
+    throw SpecError({fmt::format("a store to {} in a loop over {}", f[store.tensor].name,
+                                 loop.axis ? f[loop.axis].name : "no axis"),
+                     fmt::format("blocks pass their turn on along {}", f[along].name),
+                     fmt::format("store in the loop over {}", f[along].name), store.where});
+  if (loop.bounds == 0) return;
+  const auto note = [&](ValueId come_to, ValueId bound) {
+    if (!slope_along(f, bound, blocks)) {
+      append_turn(b, OpCode::wait_turn, store, come_to);
       meet(b);
-      append(b, OpCode::release_turn, op, end);
-    });
-  }
-
- private:
-  /// Along which the stores of an iteration lie.
-  [[nodiscard]] AxisId axis_of_loop(const Op& store) const {
-    for (const Coordinate& c : store.coordinates)
-      if (c.axis && f_[c.axis].kind == AxisKind::tiles) return f_.origin(c.axis);
-    return {};
-  }
-
-  /// The axis of blocks that add to the same elements: the only parallel one of tiles.
-  [[nodiscard]] AxisId axis_of_blocks() const {
-    for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].kind == AxisKind::parallel_tiles) return AxisId(i);
-    return {};
-  }
-
-  void start_loop(Builder& b, OpId id, const Op& store) {
-    const Op loop = f_[id];
-    const AxisId along = axis_of_loop(store), blocks = axis_of_blocks();
-    if (loop.axis != along)
-      throw SpecError({fmt::format("a store to {} in a loop over {}", f_[store.tensor].name,
-                                   loop.axis ? f_[loop.axis].name : "no axis"),
-                       fmt::format("blocks pass their turn on along {}", f_[along].name),
-                       fmt::format("store in the loop over {}", f_[along].name), store.where});
-    if (loop.bounds == 0) return;
-    const auto note = [&](ValueId come_to, ValueId bound) {
-      if (trend_along(f_, bound, blocks) == Trend::unknown) {
-        append(b, OpCode::wait_turn, store, come_to);
-        meet(b);
-      }
-      append(b, OpCode::release_turn, store, come_to);
-    };
-    const ValueId first = loop.operands[0], last = loop.operands[1];
-    if (!is_number(f_, first, 0)) note(b.mul(first, b.integer(f_[along].tile)), first);
-    b.go_behind(id);
-    if (!definition_as(f_, last, OpCode::tile_count)) note(b.integer(INT_MAX), last);
-  }
-
-  void meet(Builder& b) const {
-    b.append({.code = in_role_ ? OpCode::meet_role : OpCode::barrier}, {});
-  }
-
-  void append(Builder& b, OpCode code, const Op& store, ValueId position) {
-    Op op{.code = code, .operands = {position}, .axis = axis_of_blocks(), .tensor = store.turns};
-    for (std::size_t i = 0; i < f_.axes.size(); ++i) {
-      if (f_.axes[i].kind == AxisKind::parallel)
-        op.coordinates.push_back({.axis = {}, .value = b.index(AxisId(i))});
-      else if (f_.axes[i].kind == AxisKind::parallel_tiles)
-        op.coordinates.push_back({.axis = AxisId(i), .value = {}});
     }
-    b.append(std::move(op), {});
-  }
+    append_turn(b, OpCode::release_turn, store, come_to);
+  };
+  const ValueId first = loop.operands[0], last = loop.operands[1];
+  if (!is_number(f, first, 0)) note(b.mul(first, b.integer(f[along].tile)), first);
+  b.go_behind(id);
+  if (!definition_as(f, last, OpCode::tile_count)) note(b.integer(INT_MAX), last);
+}
 
-  Function& f_;
-  const bool in_role_;
-};
+/// In front of loops with such stores, and behind them.
+void start_in(Function& f, BlockId block) {
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+    const Op op = f[id];
+    if (op.code == OpCode::role || op.code == OpCode::tile_loop || op.code == OpCode::if_)
+      for (const BlockId region : Regions(op)) start_in(f, region);
+    if (op.code != OpCode::loop) return;
+    const Op* store = nullptr;
+    for_each_op(f, op.body, [&](const Op& inner, BlockId) {
+      if (adds_in_order(inner)) store = &inner;
+    });
+    if (store) start_loop(f, b, id, Op(*store));
+  });
+}
 
-template <class Act>
-void in_each_role(Function& f, const Act& act) {
-  const std::vector<OpId> roles = roles_of(f);
-  if (roles.empty()) {
-    Turns turns(f, {});
-    act(turns, f.body);
-  }
-  for (const OpId role : roles) {
-    Turns turns(f, f[role].body);
-    act(turns, f[role].body);
-  }
+/// Around such stores.
+void take_in(Function& f, BlockId block) {
+  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+    const Op op = f[id];
+    for (const BlockId region : Regions(op)) take_in(f, region);
+    if (!adds_in_order(op)) return;
+    const AxisId along = axis_of_loop(f, op);
+    const ValueId end = b.add(b.tile_begin(along), b.integer(f[along].tile));
+    f[end].name = "end_of_tile";
+    append_turn(b, OpCode::wait_turn, op, end);
+    b.go_behind(id);
+    meet(b);
+    append_turn(b, OpCode::release_turn, op, end);
+  });
 }
 
 }  // namespace
 
-void start_turns(Function& f, const PassContext&) {
-  in_each_role(f, [](Turns& turns, BlockId block) { turns.start(block); });
-}
+void start_turns(Function& f, const PassContext&) { start_in(f, f.body); }
 
-void take_turns(Function& f, const PassContext&) {
-  in_each_role(f, [](Turns& turns, BlockId block) { turns.take(block); });
-}
+void take_turns(Function& f, const PassContext&) { take_in(f, f.body); }
 
 }  // namespace flashcore
