@@ -1,5 +1,7 @@
 #include "templates/attention_backward_parts.h"
 
+#include "templates/attention_backward.h"
+
 namespace flashcore {
 
 AttentionSpec without_sink(const AttentionSpec& spec) {
@@ -11,6 +13,18 @@ AttentionSpec without_sink(const AttentionSpec& spec) {
   AttentionSpec inner = spec;
   inner.sink = {};
   return inner;
+}
+
+Module backward_module(const char* name, const AttentionSpec& spec, std::vector<Program> programs,
+                       std::vector<std::string> workspaces) {
+  if (spec.group() > 1) {
+    programs.push_back(attention_backward_groups(spec));
+    workspaces.insert(workspaces.end(), {"dk_heads", "dv_heads"});
+  }
+  ModuleBuilder m(name);
+  for (Program& program : programs) m.kernel(std::move(program));
+  for (std::string& workspace : workspaces) m.workspace(std::move(workspace));
+  return m.finish();
 }
 
 BackwardInputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec,

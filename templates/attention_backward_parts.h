@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dsl/flashcore.h"
 #include "templates/attention_tensors.h"
@@ -12,6 +13,11 @@ namespace flashcore {
 /// The spec as the backward programs see it: the sink is in the log-sum-exp already. Throws
 /// SpecError for dtype f32.
 AttentionSpec without_sink(const AttentionSpec& spec);
+
+/// Programs in the order of their launch, behind which come sums over the heads of groups, where the
+/// spec has groups.
+Module backward_module(const char* name, const AttentionSpec& spec, std::vector<Program> programs,
+                       std::vector<std::string> workspaces);
 
 /// The inputs of a loop.
 struct BackwardInputs {

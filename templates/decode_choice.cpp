@@ -9,8 +9,6 @@
 namespace flashcore {
 namespace {
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 const char* name_of(DecodeRows rows) {
   if (rows == DecodeRows::packed) return "packed";
   return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
@@ -60,7 +58,7 @@ DecodeProblem decode_problem(const AttentionSpec& spec, std::int64_t keys, const
   const bool packs = blocks.rows != DecodeRows::of_head;
   return {.batch = call.batch,
           .heads = packs ? call.kv_heads : call.heads,
-          .row_tiles = up(call.q_len * (packs ? spec.group() : 1), blocks.row_tile),
+          .row_tiles = quotient_up(call.q_len * (packs ? spec.group() : 1), blocks.row_tile),
           .keys = keys,
           .rows = call.batch * call.heads * call.q_len,
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
@@ -136,7 +134,7 @@ double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocess
   DecodeProblem problem =
       decode_problem(spec_, range_.count(call.q_len, call.kv_len), call, rows, multiprocessors);
   problem.heads = call.heads;
-  problem.row_tiles = up(call.q_len, rows.row_tile);
+  problem.row_tiles = quotient_up(call.q_len, rows.row_tile);
   SplitCosts costs = split_costs(spec_, {}, /*page_size=*/0, model);
   costs.launch /= 2;
   costs.split = costs.partial = costs.row = 0;

@@ -43,9 +43,12 @@ int residents(const AttentionSpec& spec, const Schedule& s) {
   return std::max(1, std::min(by_registers, all_shared / (shared + reserved)));
 }
 
-/// Shares do not grow with more columns.
+/// Shares do not grow with more columns, and are at most 1.
 double share_at_dim(std::span<const double> of_measured_dims, double head_dim) {
-  return at_dim(of_measured_dims, std::min<double>(head_dim, std::end(measured_dims)[-1]));
+  std::array<double, std::size(measured_dims)> shares;
+  std::ranges::transform(of_measured_dims, shares.begin(),
+                         [](double share) { return std::min(share, 1.0); });
+  return at_dim(shares, std::min<double>(head_dim, std::end(measured_dims)[-1]));
 }
 
 }  // namespace
