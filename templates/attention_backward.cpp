@@ -49,9 +49,9 @@ Program attention_backward_queries(const AttentionSpec& given) {
   ProgramBuilder b("attention_backward_queries");
   AttentionTensors t = declare_attention(b, spec);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
-  const BackwardInputs in = declare_inputs(b, spec, t);
+  const BackwardInputs in = declare_inputs(t);
   const Tensor dq = t.output("dq", t.heads, t.q_len, spec.stored_dim());
-  t.set_segments(spec, rows, cols);
+  t.set_segments(rows, cols);
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
@@ -63,9 +63,9 @@ Program attention_backward_queries(const AttentionSpec& given) {
     const Tile key = load(t.at(in.k, kv_head, cols, in.d)).named("key");
     const Tile value = load(t.at(in.v, kv_head, cols, in.d_v)).named("value");
     const Tile products = dot(query, transpose(key));
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, products, lse);
+    const Tile probs = probs_of(t, in, rows, cols, products, lse);
     const Tile dprobs = dot(dout, transpose(value)).named("dprobs");
-    const Tile dscores = dscores_of(spec, t, in, rows, cols, products, probs, dprobs, delta);
+    const Tile dscores = dscores_of(t, in, rows, cols, products, probs, dprobs, delta);
     return sum + dot(cast(dscores, spec.dtype), key);
   });
   store(t.at(dq, t.head, rows, in.d), cast(within(t.own_q_len, rows, last * in.scale), spec.dtype));

@@ -27,19 +27,16 @@ struct BackwardInputs {
 };
 
 /// Without the gradients of scores neither values nor deltas are read.
-BackwardInputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec,
-                              const AttentionTensors& t, bool with_dscores = true);
+BackwardInputs declare_inputs(const AttentionTensors& t, bool with_dscores = true);
 
 /// The softmax weights of a tile of products, over the axes of `products` in their order.
-Tile probs_of(ProgramBuilder& b, const AttentionSpec& spec, const AttentionTensors& t,
-              const BackwardInputs& in, Axis rows, Axis cols, const Tile& products,
-              const Tile& lse);
+Tile probs_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+              const Tile& products, const Tile& lse);
 
 /// The gradients of scaled scores. Where a key is hidden its weight is 0, and a score expression may
 /// have no derivative there.
-Tile dscores_of(const AttentionSpec& spec, const AttentionTensors& t, const BackwardInputs& in,
-                Axis rows, Axis cols, const Tile& products, const Tile& probs, const Tile& dprobs,
-                const Tile& delta);
+Tile dscores_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+                const Tile& products, const Tile& probs, const Tile& dprobs, const Tile& delta);
 
 /// Zeros beyond a padded sequence, whose elements there may be anything.
 Tile within(const Tile& own_length, Axis axis, const Tile& sum);

@@ -44,19 +44,19 @@ void check_decode(const DecodeSpec& spec) {
 /// The tensors between the two programs, f32 over [batch, head, split, row]; without batch where
 /// sequences are packed.
 std::vector<Extent> partial_dims(const AttentionTensors& t) {
-  if (t.layout == TensorLayout::thd) return {t.heads, Extent("splits"), t.q_len};
+  if (t.spec->packed()) return {t.heads, Extent("splits"), t.q_len};
   return {t.batch_size, t.heads, Extent("splits"), t.q_len};
 }
 /// One of them at a split and rows, over its columns where it has some.
 Access partial_at(const AttentionTensors& t, const Tensor& tensor, const Index& head,
                   const Index& split, const Index& rows, std::optional<Axis> columns = {}) {
   std::vector<Index> indices{head, split, rows};
-  if (t.layout != TensorLayout::thd) indices.insert(indices.begin(), t.batch);
+  if (!t.spec->packed()) indices.insert(indices.begin(), t.batch);
   if (columns) indices.emplace_back(*columns);
   return tensor.access(indices);
 }
 Tile count_splits(const AttentionTensors& t, const Tensor& tensor) {
-  return length(tensor, t.layout == TensorLayout::thd ? 1 : 2);
+  return length(tensor, t.spec->packed() ? 1 : 2);
 }
 std::vector<Extent> with_columns(std::vector<Extent> dims, int columns) {
   dims.emplace_back(columns);
@@ -190,7 +190,7 @@ Program attention_decode_split(const DecodeSpec& given) {
     query = cast(cast(query, DType::f32), spec.dtype).named("query_operand");
   const Cache keys{given, t, k, table, begin, row.kv_head};
   const Cache values{given, t, v, table, begin, row.kv_head};
-  const SoftmaxUnits units = softmax_units(b, spec, scale);
+  const SoftmaxUnits units = t.softmax_units(scale);
   State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
   if (!spec.sink.text.empty()) {
     // The first split starts from the sink.
@@ -204,8 +204,7 @@ Program attention_decode_split(const DecodeSpec& given) {
     const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
     const ScoreSite site{index(t.batch), row.head, row.row, index(cols) + begin, q_len, kv_len};
     const Tile scores =
-        scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, units.unit)
-            .named("scores");
+        t.scores_at(site, dot(query, transpose(key)), units.scale, units.unit).named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
     const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
     const Tile probs = units.exp2_of(scores, row_max).named("probs");

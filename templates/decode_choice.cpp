@@ -105,11 +105,6 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(std::int64_t least_rows,
   return found;
 }
 
-double DecodeChooser::split_microseconds(const DecodeCall& call,
-                                         std::int64_t multiprocessors) const {
-  return best(call, multiprocessors).microseconds;
-}
-
 const ScheduleChooser& DecodeChooser::own_whole() const {
   std::call_once(asked_, [&] {
     whole_ = std::make_unique<const ScheduleChooser>(spec_, target_, "", model_);
@@ -117,13 +112,8 @@ const ScheduleChooser& DecodeChooser::own_whole() const {
   return *whole_;
 }
 
-double DecodeChooser::whole_microseconds(const DecodeCall& call,
-                                         std::int64_t multiprocessors) const {
-  return whole_us(call, multiprocessors, nullptr);
-}
-
-double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocessors,
-                               const ScheduleChooser* whole) const {
+double DecodeChooser::whole_microseconds(const DecodeCall& call, std::int64_t multiprocessors,
+                                         const ScheduleChooser* whole) const {
   if (model_)
     return (whole ? *whole : own_whole())
         .predict_us({call.batch, call.heads, call.q_len, call.kv_len});
@@ -152,7 +142,8 @@ bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiproc
 std::optional<std::size_t> DecodeChooser::way_that_pays(const DecodeCall& call,
                                                         std::int64_t multiprocessors,
                                                         const ScheduleChooser* whole) const {
-  const double enough = whole_us(call, multiprocessors, whole) / (1 + properties_.split_gain);
+  const double enough =
+      whole_microseconds(call, multiprocessors, whole) / (1 + properties_.split_gain);
   const Estimate split = best(call, multiprocessors, enough);
   return split.microseconds < enough ? std::optional(split.way) : std::nullopt;
 }

@@ -6,13 +6,12 @@
 
 #include "dsl/expression_text.h"
 #include "templates/key_range.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {
 
 constexpr int waves_tried[] = {1, 2, 3};
-
-int padded(int dim) { return (dim + 15) / 16 * 16; }
 
 constexpr double picoseconds = 1e6;  // of a microsecond
 constexpr int unit_share = 10000;    // a share of 1, in SplitCosts
@@ -24,7 +23,7 @@ std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picosecond
 int residents(const AttentionSpec& spec, const DecodeBlocks& blocks) {
   constexpr int all_shared = 227 * 1024, slot_keys = 2 * 64;
   if (blocks.row_tile > 64) return 1;
-  const int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const auto shared =
       static_cast<int>(size_of(spec.dtype)) * (blocks.row_tile * d + slot_keys * (d + dv));
   return 2 * shared <= all_shared ? 2 : 1;
@@ -106,7 +105,7 @@ std::string decode_family(const DecodeBlocks& blocks) {
 
 SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
                        const DecodeCosts& costs, double bytes_per_us) {
-  const int both = padded(spec.head_dim) + padded(spec.value_dim());
+  const int both = round_up(spec.head_dim) + round_up(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
   const double key = std::max(1 / picoseconds, at_dim(costs.columns_us, both / 2.) / 128);
