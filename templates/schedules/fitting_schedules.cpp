@@ -89,6 +89,28 @@ int divided_columns(const AttentionSpec& spec, const BlockTiles& tiles) {
   return round_up(spec.value_dim(), 16 * tiles.warps_n);
 }
 
+/// Of heads that are not wide; with a second stage where there is room for it.
+std::vector<Schedule> tf32_schedules(const AttentionSpec& spec, const Target& target) {
+  constexpr int all_registers = 65536, others = 60;  // for addresses, operands and row maxima
+  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
+  std::vector<Schedule> schedules;
+  for (const BlockTiles& tiles : tf32_tiles) {
+    const auto fits = [&](int stages) {
+      return fit_in_shared(tiles, target, 4 * (tiles.rows * d + stages * tiles.cols * (d + dv)));
+    };
+    // The output and the scores.
+    const int registers = tiles.rows * (dv + tiles.cols) / tiles.threads() + others;
+    const int most =
+        std::min(target.registers_per_thread, all_registers / (tiles.threads() * tiles.blocks));
+    const bool last = &tiles == std::end(tf32_tiles) - 1;
+    if (!last && (!fits(1) || registers > most)) continue;
+    Schedule& s = schedules.emplace_back(schedule_of(tiles, spec));
+    s.stages = fits(2) ? 2 : 1;
+    if (!target.async_copy) s.copy = CopyInstruction::vector;
+  }
+  return schedules;
+}
+
 }  // namespace
 
 bool is_wide(const AttentionSpec& spec) { return std::max(spec.head_dim, spec.value_dim()) > 256; }
@@ -115,25 +137,8 @@ std::vector<Schedule> wide_schedules(const AttentionSpec& spec, const Target& ta
 }
 
 std::vector<Schedule> float_schedules(const AttentionSpec& spec, const Target& target) {
-  constexpr int all_registers = 65536, others = 60;  // for addresses, operands and row maxima
-  std::vector<Schedule> schedules;
-  if (is_wide(spec)) schedules = wide_schedules(spec, target);
-  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
-  for (const BlockTiles& tiles : tf32_tiles) {
-    if (is_wide(spec)) break;
-    const auto fits = [&](int stages) {
-      return fit_in_shared(tiles, target, 4 * (tiles.rows * d + stages * tiles.cols * (d + dv)));
-    };
-    // The output and the scores.
-    const int registers = tiles.rows * (dv + tiles.cols) / tiles.threads() + others;
-    const int most =
-        std::min(target.registers_per_thread, all_registers / (tiles.threads() * tiles.blocks));
-    const bool last = &tiles == std::end(tf32_tiles) - 1;
-    if (!last && (!fits(1) || registers > most)) continue;
-    Schedule& s = schedules.emplace_back(schedule_of(tiles, spec));
-    s.stages = fits(2) ? 2 : 1;
-    if (!target.async_copy) s.copy = CopyInstruction::vector;
-  }
+  std::vector<Schedule> schedules =
+      is_wide(spec) ? wide_schedules(spec, target) : tf32_schedules(spec, target);
   for (Schedule& s : schedules) s.instruction = Instruction::mma_m16n8k8_tf32;
   return schedules;
 }
