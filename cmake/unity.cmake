@@ -35,11 +35,9 @@ set(FLASHCORE_ALONE
     templates/choice/expression_traits.cpp
     templates/decode_choice.cpp
     templates/schedules/attention_schedules.cpp
-    templates/schedules/float_schedules.cpp
+    templates/schedules/fitting_schedules.cpp
     templates/schedules/hopper_candidates.cpp
     templates/schedules/register_demand.cpp
-    templates/schedules/split_schedules.cpp
-    templates/schedules/wide_schedules.cpp
     tests/codegen/names_test.cpp
     tests/codegen/programs_test.cpp
     tests/codegen/support/programs.cpp

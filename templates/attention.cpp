@@ -61,7 +61,7 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
-  t.set_segments(spec, rows, cols);
+  t.set_segments(rows, cols);
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
   const auto factor = [&](const Factor& loaded) {
@@ -69,9 +69,9 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   };
 
   const Factor query = factor(q.load_tiles(t, t.head, rows, d, "query"));
-  const SoftmaxUnits units = softmax_units(b, spec, scale);
+  const SoftmaxUnits units = t.softmax_units(scale);
   const SoftmaxStart softmax =
-      start_softmax(b, spec, t, rows, cols, units.unit, units.products_alone ? scale : Tile());
+      t.start_softmax(rows, cols, units.unit, units.products_alone ? scale : Tile());
   start.row_max = softmax.row_max.named("row_max");
   start.row_sum = softmax.row_sum.named("row_sum");
   for (Tile* out : start.outs()) *out = b.fill({rows, dv}, 0).named("out");
@@ -80,8 +80,8 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
     std::vector<Factor> values;
     for (const Operand& range : v)
       values.push_back(range.load_tiles(t, kv_head, cols, dv, "value"));
-    const Tile scores = scores_of(b, spec, t, product_of(spec, query, transpose(factor(key))),
-                                  units.scale, rows, cols, units.unit)
+    const Tile scores = t.scores(product_of(spec, query, transpose(factor(key))), units.scale, rows,
+                                 cols, units.unit)
                             .named("scores");
     State next;
     next.row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");

@@ -49,9 +49,9 @@ Program attention_backward_queries(const AttentionSpec& given) {
   ProgramBuilder b("attention_backward_queries");
   AttentionTensors t = declare_attention(b, spec);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
-  const BackwardInputs in = declare_inputs(b, spec, t);
+  const BackwardInputs in = declare_inputs(t);
   const Tensor dq = t.output("dq", t.heads, t.q_len, spec.stored_dim());
-  t.set_segments(spec, rows, cols);
+  t.set_segments(rows, cols);
   declare_captured(b, captured_tensors(spec));
   const Tile kv_head = (index(t.head) / spec.group()).named("kv_head");
 
@@ -63,9 +63,9 @@ Program attention_backward_queries(const AttentionSpec& given) {
     const Tile key = load(t.at(in.k, kv_head, cols, in.d)).named("key");
     const Tile value = load(t.at(in.v, kv_head, cols, in.d_v)).named("value");
     const Tile products = dot(query, transpose(key));
-    const Tile probs = probs_of(b, spec, t, in, rows, cols, products, lse);
+    const Tile probs = probs_of(t, in, rows, cols, products, lse);
     const Tile dprobs = dot(dout, transpose(value)).named("dprobs");
-    const Tile dscores = dscores_of(spec, t, in, rows, cols, products, probs, dprobs, delta);
+    const Tile dscores = dscores_of(t, in, rows, cols, products, probs, dprobs, delta);
     return sum + dot(cast(dscores, spec.dtype), key);
   });
   store(t.at(dq, t.head, rows, in.d), cast(within(t.own_q_len, rows, last * in.scale), spec.dtype));
@@ -99,27 +99,10 @@ Program attention_backward_groups(const AttentionSpec& given) {
 }
 
 Module attention_backward(const AttentionSpec& spec) {
-  ModuleBuilder m("attention_backward");
-  m.kernel(attention_backward_rows(spec));
-  m.kernel(attention_backward_keys(spec));
-  if (backward_apart(spec)) m.kernel(attention_backward_values(spec));
-  m.kernel(attention_backward_queries(spec));
-  for (const char* workspace : {"delta", "lse_log2"}) m.workspace(workspace);
-  if (spec.group() > 1) {
-    m.kernel(attention_backward_groups(spec));
-    for (const char* workspace : {"dk_heads", "dv_heads"}) m.workspace(workspace);
-  }
-  return m.finish();
-}
-
-std::vector<std::vector<Schedule>> attention_backward_schedules(const AttentionSpec& spec,
-                                                                const Target& target) {
-  std::vector<std::vector<Schedule>> schedules{attention_backward_rows_schedules(spec, target),
-                                               attention_backward_keys_schedules(spec, target)};
-  if (backward_apart(spec)) schedules.push_back(attention_backward_values_schedules(spec, target));
-  schedules.push_back(attention_backward_queries_schedules(spec, target));
-  if (spec.group() > 1) schedules.push_back(attention_backward_groups_schedules(spec, target));
-  return schedules;
+  std::vector<Program> programs{attention_backward_rows(spec), attention_backward_keys(spec)};
+  if (backward_apart(spec)) programs.push_back(attention_backward_values(spec));
+  programs.push_back(attention_backward_queries(spec));
+  return backward_module("attention_backward", spec, std::move(programs), {"delta", "lse_log2"});
 }
 
 }  // namespace flashcore

@@ -12,6 +12,7 @@
 // gives the same bits.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "dsl/flashcore.h"
@@ -42,25 +43,14 @@ Program attention_backward_queries(const AttentionSpec& spec);
 /// Inputs dk_heads and dv_heads, outputs dk and dv. Refused for a spec without groups.
 Program attention_backward_groups(const AttentionSpec& spec);
 
-/// The shipped schedules of each: the best first, then safer ones, which leave the compiler more
-/// registers (see attention_schedules).
-std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spec,
-                                                        const Target& target);
-std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
-                                                        const Target& target);
-std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,
-                                                          const Target& target);
-std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& spec,
-                                                           const Target& target);
-std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,
-                                                          const Target& target);
-
 /// All of them in one launch: arguments q, k, v, o, lse, dout, dq, dk, dv and what the mask captures;
 /// delta, lse_log2, dk_heads and dv_heads are workspaces. Throws SpecError for what has no
 /// derivative.
 Module attention_backward(const AttentionSpec& spec);
-/// The schedules of each of its kernels.
-std::vector<std::vector<Schedule>> attention_backward_schedules(const AttentionSpec& spec,
-                                                                const Target& target);
+
+/// The shipped schedules of the program of this name, which attention_backward_adding.h may have: the
+/// best first, then safer ones, which leave the compiler more registers (see attention_schedules).
+std::vector<Schedule> attention_backward_schedules(std::string_view program,
+                                                   const AttentionSpec& spec, const Target& target);
 
 }  // namespace flashcore

@@ -40,28 +40,11 @@ Program attention_backward_adding_queries(const AttentionSpec& given) {
 }
 
 Module attention_backward_adding(const AttentionSpec& spec) {
-  ModuleBuilder m("attention_backward_adding");
-  m.kernel(attention_backward_rows(spec));
-  m.kernel(attention_backward_adding_zeros(spec));
-  m.kernel(attention_backward_adding_keys(spec));
-  m.kernel(attention_backward_adding_queries(spec));
-  for (const char* workspace : {"delta", "lse_log2", "dq_sums"}) m.workspace(workspace);
-  if (spec.group() > 1) {
-    m.kernel(attention_backward_groups(spec));
-    for (const char* workspace : {"dk_heads", "dv_heads"}) m.workspace(workspace);
-  }
-  return m.finish();
-}
-
-std::vector<std::vector<Schedule>> attention_backward_adding_schedules(const AttentionSpec& spec,
-                                                                       const Target& target) {
-  std::vector<std::vector<Schedule>> schedules{
-      attention_backward_rows_schedules(spec, target),
-      attention_backward_rows_schedules(spec, target),
-      attention_backward_adding_keys_schedules(spec, target),
-      attention_backward_rows_schedules(spec, target)};
-  if (spec.group() > 1) schedules.push_back(attention_backward_groups_schedules(spec, target));
-  return schedules;
+  return backward_module(
+      "attention_backward_adding", spec,
+      {attention_backward_rows(spec), attention_backward_adding_zeros(spec),
+       attention_backward_adding_keys(spec), attention_backward_adding_queries(spec)},
+      {"delta", "lse_log2", "dq_sums"});
 }
 
 }  // namespace flashcore

@@ -10,8 +10,6 @@
 //   attention_backward_groups          where the spec has groups
 #pragma once
 
-#include <vector>
-
 #include "dsl/flashcore.h"
 
 namespace flashcore {
@@ -26,15 +24,8 @@ Program attention_backward_adding_keys(const AttentionSpec& spec);
 /// Input dq_sums, scalar `scale`; output dq, like q.
 Program attention_backward_adding_queries(const AttentionSpec& spec);
 
-/// The best first, then safer ones; those of the other two are attention_backward_rows_schedules.
-std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSpec& spec,
-                                                               const Target& target);
-
 /// All of them in one launch, with the arguments of attention_backward; dq_sums is one more
 /// workspace.
 Module attention_backward_adding(const AttentionSpec& spec);
-/// The schedules of each of its kernels.
-std::vector<std::vector<Schedule>> attention_backward_adding_schedules(const AttentionSpec& spec,
-                                                                       const Target& target);
 
 }  // namespace flashcore

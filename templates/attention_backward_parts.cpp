@@ -1,5 +1,7 @@
 #include "templates/attention_backward_parts.h"
 
+#include "templates/attention_backward.h"
+
 namespace flashcore {
 
 AttentionSpec without_sink(const AttentionSpec& spec) {
@@ -13,8 +15,21 @@ AttentionSpec without_sink(const AttentionSpec& spec) {
   return inner;
 }
 
-BackwardInputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec,
-                              const AttentionTensors& t, bool with_dscores) {
+Module backward_module(const char* name, const AttentionSpec& spec, std::vector<Program> programs,
+                       std::vector<std::string> workspaces) {
+  if (spec.group() > 1) {
+    programs.push_back(attention_backward_groups(spec));
+    workspaces.insert(workspaces.end(), {"dk_heads", "dv_heads"});
+  }
+  ModuleBuilder m(name);
+  for (Program& program : programs) m.kernel(std::move(program));
+  for (std::string& workspace : workspaces) m.workspace(std::move(workspace));
+  return m.finish();
+}
+
+BackwardInputs declare_inputs(const AttentionTensors& t, bool with_dscores) {
+  ProgramBuilder& b = *t.builder;
+  const AttentionSpec& spec = *t.spec;
   BackwardInputs in;
   in.q = t.input("q", t.heads, t.q_len, spec.stored_dim());
   in.k = t.input("k", t.kv_heads, t.kv_len, spec.stored_dim());
@@ -28,19 +43,17 @@ BackwardInputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec,
   return in;
 }
 
-Tile probs_of(ProgramBuilder& b, const AttentionSpec& spec, const AttentionTensors& t,
-              const BackwardInputs& in, Axis rows, Axis cols, const Tile& products,
-              const Tile& lse) {
-  const Tile scores = scores_of(b, spec, t, products, in.scale, rows, cols, log2e).named("scores");
+Tile probs_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+              const Tile& products, const Tile& lse) {
+  const Tile scores = t.scores(products, in.scale, rows, cols, log2e).named("scores");
   return exp2(scores - lse).named("probs");
 }
 
-Tile dscores_of(const AttentionSpec& spec, const AttentionTensors& t, const BackwardInputs& in,
-                Axis rows, Axis cols, const Tile& products, const Tile& probs, const Tile& dprobs,
-                const Tile& delta) {
+Tile dscores_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+                const Tile& products, const Tile& probs, const Tile& dprobs, const Tile& delta) {
   const Tile own = probs * (dprobs - delta);
-  if (spec.score.text.empty()) return own.named("dscores");
-  const Tile through = through_score(spec, t, products, in.scale, rows, cols, own);
+  if (t.spec->score.text.empty()) return own.named("dscores");
+  const Tile through = t.through_score(products, in.scale, rows, cols, own);
   return where(probs == 0.f, 0.f, through).named("dscores");
 }
 
@@ -59,13 +72,13 @@ KeyProgram::KeyProgram(const AttentionSpec& given, const char* name)
 
 /// The axis of a gradient that is not wanted has no tile.
 Program KeyProgram::build(const Gradients& wanted) {
-  in_ = declare_inputs(b_, spec_, t_, wanted.dk);
+  in_ = declare_inputs(t_, wanted.dk);
   const Tensor dk = wanted.dk ? output("dk", spec_.stored_dim()) : Tensor();
   const Tensor dv = wanted.dv ? output("dv", spec_.stored_value_dim()) : Tensor();
   const Tensor dq = wanted.dq
                         ? t_.output("dq_sums", t_.heads, t_.q_len, spec_.stored_dim(), DType::f32)
                         : Tensor();
-  t_.set_segments_of_keys(spec_, rows_, cols_);
+  t_.set_segments_of_keys(rows_, cols_);
   declare_captured(b_, captured_tensors(spec_));
   kv_head_ = (index(t_.head) / spec_.group()).named("kv_head");
   key_ = load(t_.at(in_.k, kv_head_, cols_, in_.d)).named("key");
@@ -103,7 +116,7 @@ KeyProgram::Visit KeyProgram::visit_rows() {
   visit.dout = load(t_.at(in_.dout, t_.head, rows_, in_.d_v)).named("dout");
   const Tile lse = load(t_.at(in_.lse, rows_)).named("lse");
   visit.products = dot(key_, transpose(visit.query));
-  visit.probs = probs_of(b_, spec_, t_, in_, rows_, cols_, visit.products, lse);
+  visit.probs = probs_of(t_, in_, rows_, cols_, visit.products, lse);
   if (value_.owner()) visit.dprobs = dot(value_, transpose(visit.dout)).named("dprobs");
   return visit;
 }
@@ -111,7 +124,7 @@ KeyProgram::Visit KeyProgram::visit_rows() {
 /// Behind everything else: at head_dim 128 there is no register to spare for a delta.
 Tile KeyProgram::dscores(const Visit& visit) {
   const Tile delta = load(t_.at(in_.delta, rows_)).named("delta");
-  return dscores_of(spec_, t_, in_, rows_, cols_, visit.products, visit.probs, visit.dprobs, delta);
+  return dscores_of(t_, in_, rows_, cols_, visit.products, visit.probs, visit.dprobs, delta);
 }
 
 /// For each query head, where a group of them shares keys.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dsl/flashcore.h"
 #include "templates/attention_tensors.h"
@@ -13,6 +14,11 @@ namespace flashcore {
 /// SpecError for dtype f32.
 AttentionSpec without_sink(const AttentionSpec& spec);
 
+/// Programs in the order of their launch, behind which come sums over the heads of groups, where the
+/// spec has groups.
+Module backward_module(const char* name, const AttentionSpec& spec, std::vector<Program> programs,
+                       std::vector<std::string> workspaces);
+
 /// The inputs of a loop.
 struct BackwardInputs {
   Tensor q, k, v, dout, lse, delta;
@@ -21,19 +27,16 @@ struct BackwardInputs {
 };
 
 /// Without the gradients of scores neither values nor deltas are read.
-BackwardInputs declare_inputs(ProgramBuilder& b, const AttentionSpec& spec,
-                              const AttentionTensors& t, bool with_dscores = true);
+BackwardInputs declare_inputs(const AttentionTensors& t, bool with_dscores = true);
 
 /// The softmax weights of a tile of products, over the axes of `products` in their order.
-Tile probs_of(ProgramBuilder& b, const AttentionSpec& spec, const AttentionTensors& t,
-              const BackwardInputs& in, Axis rows, Axis cols, const Tile& products,
-              const Tile& lse);
+Tile probs_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+              const Tile& products, const Tile& lse);
 
 /// The gradients of scaled scores. Where a key is hidden its weight is 0, and a score expression may
 /// have no derivative there.
-Tile dscores_of(const AttentionSpec& spec, const AttentionTensors& t, const BackwardInputs& in,
-                Axis rows, Axis cols, const Tile& products, const Tile& probs, const Tile& dprobs,
-                const Tile& delta);
+Tile dscores_of(const AttentionTensors& t, const BackwardInputs& in, Axis rows, Axis cols,
+                const Tile& products, const Tile& probs, const Tile& dprobs, const Tile& delta);
 
 /// Zeros beyond a padded sequence, whose elements there may be anything.
 Tile within(const Tile& own_length, Axis axis, const Tile& sum);

@@ -42,26 +42,35 @@ void check_decode(const DecodeSpec& spec) {
 }
 
 /// The tensors between the two programs, f32 over [batch, head, split, row]; without batch where
-/// sequences are packed.
-std::vector<Extent> partial_dims(const AttentionTensors& t) {
-  if (t.layout == TensorLayout::thd) return {t.heads, Extent("splits"), t.q_len};
-  return {t.batch_size, t.heads, Extent("splits"), t.q_len};
-}
-/// One of them at a split and rows, over its columns where it has some.
-Access partial_at(const AttentionTensors& t, const Tensor& tensor, const Index& head,
-                  const Index& split, const Index& rows, std::optional<Axis> columns = {}) {
-  std::vector<Index> indices{head, split, rows};
-  if (t.layout != TensorLayout::thd) indices.insert(indices.begin(), t.batch);
-  if (columns) indices.emplace_back(*columns);
-  return tensor.access(indices);
-}
-Tile count_splits(const AttentionTensors& t, const Tensor& tensor) {
-  return length(tensor, t.layout == TensorLayout::thd ? 1 : 2);
-}
-std::vector<Extent> with_columns(std::vector<Extent> dims, int columns) {
-  dims.emplace_back(columns);
-  return dims;
-}
+/// sequences are packed. `values` have columns besides.
+struct Partials {
+  const AttentionTensors& t;
+  Tensor values, maxima, sums;
+
+  /// `declare` makes inputs of them, or outputs.
+  template <class Declare>
+  Partials(const AttentionTensors& tensors, int columns, const Declare& declare) : t(tensors) {
+    std::vector<Extent> dims{t.heads, Extent("splits"), t.q_len};
+    if (!t.spec->packed()) dims.insert(dims.begin(), t.batch_size);
+    std::vector<Extent> with_columns = dims;
+    with_columns.emplace_back(columns);
+    values = declare("partial", with_columns);
+    maxima = declare("partial_max", dims);
+    sums = declare("partial_sum", dims);
+  }
+
+  /// One of them at a split and rows, over its columns where it has some.
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& head, const Index& split,
+                          const Index& rows, std::optional<Axis> columns = {}) const {
+    std::vector<Index> indices{head, split, rows};
+    if (!t.spec->packed()) indices.insert(indices.begin(), t.batch);
+    if (columns) indices.emplace_back(*columns);
+    return tensor.access(indices);
+  }
+  [[nodiscard]] Tile count_splits(const Tensor& tensor) const {
+    return length(tensor, t.spec->packed() ? 1 : 2);
+  }
+};
 
 /// What the rows of a block's tiles are: one head's query rows, or those of all heads of a group.
 struct Rows {
@@ -136,10 +145,9 @@ Program attention_decode_split(const DecodeSpec& given) {
       page_size ? b.gathered_input("page_table", DType::i32, {t.batch_size, Extent("max_pages")},
                                    /*unit_stride=*/true)
                 : Tensor();
-  const Tensor partial =
-      b.output("partial", DType::f32, with_columns(partial_dims(t), spec.stored_value_dim()));
-  const Tensor partial_max = b.output("partial_max", DType::f32, partial_dims(t));
-  const Tensor partial_sum = b.output("partial_sum", DType::f32, partial_dims(t));
+  const Partials partial(t, spec.stored_value_dim(), [&](const char* name, const auto& dims) {
+    return b.output(name, DType::f32, dims);
+  });
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
 
   const int at = spec.packed() ? 0 : spec.layout == TensorLayout::bhsd ? 2 : 1;
@@ -162,7 +170,7 @@ Program attention_decode_split(const DecodeSpec& given) {
   if (spec.q_lens) q_len = t.own_q_len = own("q_lens", q_len).named("own_q_len");
   if (spec.kv_lens) kv_len = own("kv_lens", kv_len).named("own_kv_len");
   // Equal shares of the keys that some row sees, in which only the last key's tile is not full.
-  const Tile rounds = count_splits(t, partial) * keys_of_splits;
+  const Tile rounds = partial.count_splits(partial.values) * keys_of_splits;
   Tile first, end = kv_len, all = kv_len;
   if (const KeyRange visible(spec); visible.bounded()) {
     std::tie(first, end) = visible.range(q_len, kv_len);
@@ -190,7 +198,7 @@ Program attention_decode_split(const DecodeSpec& given) {
     query = cast(cast(query, DType::f32), spec.dtype).named("query_operand");
   const Cache keys{given, t, k, table, begin, row.kv_head};
   const Cache values{given, t, v, table, begin, row.kv_head};
-  const SoftmaxUnits units = softmax_units(b, spec, scale);
+  const SoftmaxUnits units = t.softmax_units(scale);
   State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
   if (!spec.sink.text.empty()) {
     // The first split starts from the sink.
@@ -204,35 +212,28 @@ Program attention_decode_split(const DecodeSpec& given) {
     const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
     const ScoreSite site{index(t.batch), row.head, row.row, index(cols) + begin, q_len, kv_len};
     const Tile scores =
-        scores_at(b, spec, t, site, dot(query, transpose(key)), units.scale, units.unit)
-            .named("scores");
+        t.scores_at(site, dot(query, transpose(key)), units.scale, units.unit).named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
     const Tile decay = units.exp2_of(s.row_max, row_max).named("decay");
     const Tile probs = units.exp2_of(scores, row_max).named("probs");
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
-  store(partial_at(t, partial, row.head_at, split, row.row_at, dv), last.out);
+  store(partial.at(partial.values, row.head_at, split, row.row_at, dv), last.out);
   // As the weights were made with it: the rounding error of the product is the same in all of them.
-  store(partial_at(t, partial_max, row.head_at, split, row.row_at), units.in_base2(last.row_max));
-  store(partial_at(t, partial_sum, row.head_at, split, row.row_at), last.row_sum);
+  store(partial.at(partial.maxima, row.head_at, split, row.row_at), units.in_base2(last.row_max));
+  store(partial.at(partial.sums, row.head_at, split, row.row_at), last.row_sum);
   return b.finish();
 }
 
 namespace {
-
-/// What the second program reads, and where its rows are.
-struct Partials {
-  const AttentionTensors& t;
-  Tensor values, maxima, sums;
-};
 
 /// One row a block, and a tile of splits after the other.
 State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
   const AttentionTensors& t = in.t;
   const Axis splits = b.tiles("splits", Extent("splits"));
   const auto of_split = [&](const Tensor& tensor) {
-    return load(partial_at(t, tensor, t.head, splits, row));
+    return load(in.at(tensor, t.head, splits, row));
   };
   const State start{b.constant(lowest), b.constant(0), b.fill({dv}, 0).named("out")};
   return b.loop(splits, start, [&](const State& s) {
@@ -244,7 +245,7 @@ State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
       return exp2(minimum(of_split(in.maxima), row_max) - row_max).named("weight");
     };
     const Tile weighted = weight() * of_split(in.sums), weights = weight();
-    const Tile values = load(partial_at(t, in.values, t.head, splits, row, dv)).named("values");
+    const Tile values = load(in.at(in.values, t.head, splits, row, dv)).named("values");
     return State{row_max, s.row_sum * decay + reduce_sum(weighted, splits),
                  s.out * decay + reduce_sum(weights * values, splits)};
   });
@@ -253,20 +254,19 @@ State combine_row(ProgramBuilder& b, const Partials& in, Axis row, Axis dv) {
 /// A tile of rows, and all splits at once. Those that do not exist are the last one, without weight.
 State combine_rows(ProgramBuilder& b, const Partials& in, int most, Axis rows, Axis dv) {
   const AttentionTensors& t = in.t;
-  const Tile count = count_splits(t, in.maxima);
+  const Tile count = in.count_splits(in.maxima);
   State all{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0)};
   std::vector<Tile> places, maxima;
   for (int split = 0; split < most; ++split) {
     places.push_back(minimum(split, count - 1));
-    maxima.push_back(load(partial_at(t, in.maxima, t.head, places.back(), rows)));
+    maxima.push_back(load(in.at(in.maxima, t.head, places.back(), rows)));
     all.row_max = maximum(all.row_max, maxima.back());
   }
   for (int split = 0; split < most; ++split) {
     const auto at = static_cast<std::size_t>(split);
     const Tile weight = where(split < count, exp2(maxima[at] - all.row_max), 0.f).named("weight");
-    const Tile values =
-        load(partial_at(t, in.values, t.head, places[at], rows, dv)).named("values");
-    all.row_sum = all.row_sum + weight * load(partial_at(t, in.sums, t.head, places[at], rows));
+    const Tile values = load(in.at(in.values, t.head, places[at], rows, dv)).named("values");
+    all.row_sum = all.row_sum + weight * load(in.at(in.sums, t.head, places[at], rows));
     all.out = all.out + weight * values;
   }
   return all;
@@ -282,12 +282,9 @@ Program attention_decode_combine(const DecodeSpec& given) {
   const Axis row =
       given.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());
-  const auto input = [&](const char* name, std::vector<Extent> dims) {
-    return b.input(name, DType::f32, std::move(dims));
-  };
-  const Tensor values = input("partial", with_columns(partial_dims(t), spec.stored_value_dim()));
-  const Tensor maxima = input("partial_max", partial_dims(t));
-  const Partials in{t, values, maxima, input("partial_sum", partial_dims(t))};
+  const Partials in(t, spec.stored_value_dim(), [&](const char* name, const auto& dims) {
+    return b.input(name, DType::f32, dims);
+  });
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
   t.set_segments_of_rows_alone(row);

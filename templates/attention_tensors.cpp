@@ -16,13 +16,13 @@ Extent extent_or(std::optional<int> value, const char* name) {
 
 std::vector<Extent> dims(const AttentionTensors& t, const Extent& heads, const Extent& length,
                          int dim) {
-  if (t.layout == TensorLayout::thd) return {length, heads, Extent(dim)};
-  if (t.layout == TensorLayout::bshd) return {t.batch_size, length, heads, Extent(dim)};
+  if (t.spec->packed()) return {length, heads, Extent(dim)};
+  if (t.spec->layout == TensorLayout::bshd) return {t.batch_size, length, heads, Extent(dim)};
   return {t.batch_size, heads, length, Extent(dim)};
 }
 
 std::vector<Extent> row_dims(const AttentionTensors& t) {
-  if (t.layout == TensorLayout::thd) return {t.heads, t.q_len};
+  if (t.spec->packed()) return {t.heads, t.q_len};
   return {t.batch_size, t.heads, t.q_len};
 }
 
@@ -36,6 +36,11 @@ void set_packed(const AttentionTensors& t, Axis axis, const char* starts, const 
     t.builder->segment(axis, begin, end, most);
   else
     t.builder->segment(axis, begin, end);
+}
+
+/// Places an axis in what there is of the block's own padded sequence.
+void set_padded(const AttentionTensors& t, Axis axis, const char* lengths) {
+  t.builder->segment(axis, 0, load(t.builder->input(lengths, DType::i32, {t.batch_size})(t.batch)));
 }
 
 /// How much there is of a padded sequence.
@@ -77,8 +82,7 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   refuse(check(spec));
   AttentionTensors t;
   t.builder = &builder;
-  t.layout = spec.layout;
-  t.dtype = spec.dtype;
+  t.spec = &spec;
   t.batch_size = extent_or(spec.batch, "B");
   t.heads = spec.heads ? Extent(spec.heads) : Extent(std::string("H"));
   t.kv_heads = spec.kv_heads ? Extent(spec.kv_heads) : t.heads;
@@ -91,12 +95,12 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
 
 Tensor AttentionTensors::input(const std::string& name, const Extent& head_count,
                                const Extent& length, int dim, std::optional<DType> type) const {
-  return builder->input(name, type.value_or(dtype), dims(*this, head_count, length, dim));
+  return builder->input(name, type.value_or(spec->dtype), dims(*this, head_count, length, dim));
 }
 
 Tensor AttentionTensors::output(const std::string& name, const Extent& head_count,
                                 const Extent& length, int dim, std::optional<DType> type) const {
-  return builder->output(name, type.value_or(dtype), dims(*this, head_count, length, dim));
+  return builder->output(name, type.value_or(spec->dtype), dims(*this, head_count, length, dim));
 }
 
 Tensor AttentionTensors::row_input(const std::string& name) const {
@@ -107,49 +111,45 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
   return builder->output(name, DType::f32, row_dims(*this));
 }
 
-void AttentionTensors::set_segments(const AttentionSpec& spec, Axis rows, Axis cols) {
-  if (spec.packed()) {
+void AttentionTensors::set_segments(Axis rows, Axis cols) {
+  if (spec->packed()) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
     const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile sequence = index(batch), next = sequence + 1;
     builder->segment(rows, load(q(sequence)), load(q(next)), longest);
     builder->segment(cols, load(k(sequence)), load(k(next)));
-    return;
   }
-  if (spec.q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
-  if (spec.kv_lens)
-    builder->segment(cols, 0, load(builder->input("kv_lens", DType::i32, {batch_size})(batch)));
+  if (spec->q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
+  if (spec->kv_lens) set_padded(*this, cols, "kv_lens");
 }
 
-void AttentionTensors::set_segments_of_keys(const AttentionSpec& spec, Axis rows, Axis cols) {
-  if (spec.packed()) {
+void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
+  if (spec->packed()) {
     set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
     set_packed(*this, rows, "cu_seqlens_q", nullptr);
-    return;
   }
-  if (spec.q_lens)
-    builder->segment(rows, 0, load(builder->input("q_lens", DType::i32, {batch_size})(batch)));
-  if (spec.kv_lens) own_kv_len = own_length(*this, "kv_lens", cols).named("own_kv_len");
+  if (spec->q_lens) set_padded(*this, rows, "q_lens");
+  if (spec->kv_lens) own_kv_len = own_length(*this, "kv_lens", cols).named("own_kv_len");
 }
 
 void AttentionTensors::set_segments_of_rows_alone(Axis rows) {
-  if (layout == TensorLayout::thd) set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
+  if (spec->packed()) set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
 }
 
 void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
-  if (layout == TensorLayout::thd) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
+  if (spec->packed()) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
                             const Index& columns) const {
-  if (layout == TensorLayout::thd) return tensor(rows, head_index, columns);
-  if (layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
+  if (spec->packed()) return tensor(rows, head_index, columns);
+  if (spec->layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
   return tensor(batch, head_index, rows, columns);
 }
 
 Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
-  if (layout == TensorLayout::thd) return tensor(head, rows);
+  if (spec->packed()) return tensor(head, rows);
   return tensor(batch, head, rows);
 }
 
@@ -191,18 +191,13 @@ std::vector<Axis> axes_of(const Tile& tile) {
 
 }  // namespace
 
-Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit) {
-  return scores_at(builder, spec, t, t.site(rows, cols), products, scale, unit);
-}
-
-Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const ScoreSite& site, const Tile& products, const Tile& scale, double unit) {
+Tile AttentionTensors::scores_at(const ScoreSite& site, const Tile& products, const Tile& scale,
+                                 double unit) const {
   Tile scores = products * (scale * unit).named("scale_log2");
-  if (!spec.score.text.empty()) {
+  if (!spec->score.text.empty()) {
     // An expression need not depend on everything; the scores have one number a row and key.
-    const Tile modified = apply(spec.score, (products * scale).named("scaled"), site);
-    const Tile zeros = builder.fill(axes_of(products), 0);
+    const Tile modified = apply(spec->score, (products * scale).named("scaled"), site);
+    const Tile zeros = builder->fill(axes_of(products), 0);
     const Tile whole = (zeros + modified).named("modified");
     scores = unit == 1 ? zeros + whole : whole * unit;
   }
@@ -210,17 +205,17 @@ Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const Attenti
   const auto require = [&](const Tile& condition) {
     visible = visible.owner() ? visible && condition : condition;
   };
-  if (!spec.mask.is_full()) require(apply(spec.mask, site));
-  if (t.own_q_len.owner()) require(site.query_index < t.own_q_len);
-  if (t.own_kv_len.owner()) require(site.key_index < t.own_kv_len);
+  if (!spec->mask.is_full()) require(apply(spec->mask, site));
+  if (own_q_len.owner()) require(site.query_index < own_q_len);
+  if (own_kv_len.owner()) require(site.key_index < own_kv_len);
   return visible.owner() ? where(visible, scores.named("scores"), -infinity) : scores;
 }
 
-Tile through_score(const AttentionSpec& spec, const AttentionTensors& t, const Tile& products,
-                   const Tile& scale, Axis rows, Axis cols, const Tile& dscores) {
-  if (spec.score.text.empty()) return dscores;
+Tile AttentionTensors::through_score(const Tile& products, const Tile& scale, Axis rows, Axis cols,
+                                     const Tile& dscores) const {
+  if (spec->score.text.empty()) return dscores;
   const Tile scaled = products * scale;
-  return dscores * derivative(apply(spec.score, scaled, t.site(rows, cols)), scaled).named("slope");
+  return dscores * derivative(apply(spec->score, scaled, site(rows, cols)), scaled).named("slope");
 }
 
 bool scores_of_any_size(const AttentionSpec& spec) {
@@ -228,28 +223,26 @@ bool scores_of_any_size(const AttentionSpec& spec) {
   return spec.large_scores && !(spec.sink.text.empty() && is_within(spec.score, 1 << 27));
 }
 
-SoftmaxUnits softmax_units(ProgramBuilder& builder, const AttentionSpec& spec, const Tile& scale) {
+SoftmaxUnits AttentionTensors::softmax_units(const Tile& scale) const {
   SoftmaxUnits units{.scale = scale};
-  if (!scores_of_any_size(spec)) return units;
+  if (!scores_of_any_size(*spec)) return units;
   units.unit = 1;
   // Without a factor scores are products, or what the score expression makes of them.
-  units.products_alone = spec.score.text.empty();
+  units.products_alone = spec->score.text.empty();
   units.factor =
-      units.products_alone ? (scale * log2e).named("scale_log2") : builder.constant(log2e);
-  if (units.products_alone) units.scale = builder.constant(1);
+      units.products_alone ? (scale * log2e).named("scale_log2") : builder->constant(log2e);
+  if (units.products_alone) units.scale = builder->constant(1);
   return units;
 }
 
-SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols, double unit,
-                           const Tile& divisor) {
-  const Tile nothing = builder.fill({rows}, lowest);
-  if (spec.sink.text.empty()) return {nothing, builder.fill({rows}, 0)};
-  const Tile sink =
-      apply(spec.sink,
-            {index(t.batch), index(t.head), index(rows), {}, t.query_length(rows), length(cols)});
+SoftmaxStart AttentionTensors::start_softmax(Axis rows, Axis cols, double unit,
+                                             const Tile& divisor) const {
+  const Tile nothing = builder->fill({rows}, lowest);
+  if (spec->sink.text.empty()) return {nothing, builder->fill({rows}, 0)};
+  const Tile sink = apply(
+      spec->sink, {index(batch), index(head), index(rows), {}, query_length(rows), length(cols)});
   const Tile start = sink * unit;
-  return {maximum(nothing, divisor.owner() ? start / divisor : start), builder.fill({rows}, 1)};
+  return {maximum(nothing, divisor.owner() ? start / divisor : start), builder->fill({rows}, 1)};
 }
 
 Tile SoftmaxUnits::lse_of(const Tile& empty, const Tile& row_max, const Tile& row_sum) const {

@@ -9,51 +9,6 @@
 
 namespace flashcore {
 
-/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
-struct AttentionTensors {
-  ProgramBuilder* builder = nullptr;
-  TensorLayout layout = TensorLayout::bhsd;
-  DType dtype = DType::bf16;
-  Extent batch_size, heads, kv_heads, q_len, kv_len;
-  Axis batch, head;
-  Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
-  /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
-  Tile own_kv_len;
-
-  /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
-  /// Without a dtype it has the spec's.
-  [[nodiscard]] Tensor input(const std::string& name, const Extent& head_count,
-                             const Extent& length, int dim, std::optional<DType> type = {}) const;
-  [[nodiscard]] Tensor output(const std::string& name, const Extent& head_count,
-                              const Extent& length, int dim, std::optional<DType> type = {}) const;
-  /// An f32 tensor [batch, heads, q_len].
-  [[nodiscard]] Tensor row_input(const std::string& name) const;
-  [[nodiscard]] Tensor row_output(const std::string& name) const;
-
-  /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
-  /// axes in the block's own sequence. Blocks have tiles of rows.
-  void set_segments(const AttentionSpec& spec, Axis rows, Axis cols);
-  /// The same where blocks have tiles of cols.
-  void set_segments_of_keys(const AttentionSpec& spec, Axis rows, Axis cols);
-  /// The same of packed sequences in a program that has rows alone, or keys alone.
-  void set_segments_of_rows_alone(Axis rows);
-  void set_segments_of_keys_alone(Axis cols);
-
-  /// tensor(batch, head, rows, columns), in the tensor's own order.
-  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
-                          const Index& columns) const;
-  /// tensor(batch, head, rows) of a row_output.
-  [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
-  /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
-  [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
-  /// The query's own length.
-  [[nodiscard]] Tile query_length(Axis rows) const;
-  /// The keys' own length.
-  [[nodiscard]] Tile key_length(Axis cols) const;
-  /// A condition on rows that holds beyond the sequence, too, where q_lens leaves rows there.
-  [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
-};
-
 inline constexpr double log2e = 1.4426950408889634;
 inline constexpr double ln2 = 0.6931471805599453;
 
@@ -61,14 +16,6 @@ inline constexpr double ln2 = 0.6931471805599453;
 Factor factor_of(const AttentionSpec& spec, const Tile& tile);
 /// The product of two tiles as the spec asks for it.
 Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b);
-
-/// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
-/// where its mask hides a key.
-Tile scores_of(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const Tile& products, const Tile& scale, Axis rows, Axis cols, double unit);
-/// The same at other positions than those of the axes.
-Tile scores_at(ProgramBuilder& builder, const AttentionSpec& spec, const AttentionTensors& t,
-               const ScoreSite& site, const Tile& products, const Tile& scale, double unit);
 
 /// The units of a softmax's exponents. exp(x) is 2 to the x log2(e), so scores are kept in base-2
 /// units; those of any size without a factor, so that differences are taken before it rounds them.
@@ -88,21 +35,73 @@ struct SoftmaxUnits {
 };
 /// Whether the units are those of scores of any size.
 bool scores_of_any_size(const AttentionSpec& spec);
-SoftmaxUnits softmax_units(ProgramBuilder& builder, const AttentionSpec& spec, const Tile& scale);
 
-/// The gradients of scaled scores, given those of the scores that the spec's score expression makes
-/// of them; `products` are the scores before their scale, over the axes of `dscores`.
-Tile through_score(const AttentionSpec& spec, const AttentionTensors& t, const Tile& products,
-                   const Tile& scale, Axis rows, Axis cols, const Tile& dscores);
-
-/// The maximum and the sum that the softmax of every row starts from: that of the spec's sink
-/// times `unit`, and over `divisor` if there is one, or of nothing.
+/// The maximum and the sum that the softmax of every row starts from.
 struct SoftmaxStart {
   Tile row_max, row_sum;
 };
-SoftmaxStart start_softmax(ProgramBuilder& builder, const AttentionSpec& spec,
-                           const AttentionTensors& t, Axis rows, Axis cols, double unit,
-                           const Tile& divisor = {});
+
+/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
+struct AttentionTensors {
+  ProgramBuilder* builder = nullptr;
+  const AttentionSpec* spec = nullptr;  ///< the caller's, who keeps it
+  Extent batch_size, heads, kv_heads, q_len, kv_len;
+  Axis batch, head;
+  Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
+  /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
+  Tile own_kv_len;
+
+  /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
+  /// Without a dtype it has the spec's.
+  [[nodiscard]] Tensor input(const std::string& name, const Extent& head_count,
+                             const Extent& length, int dim, std::optional<DType> type = {}) const;
+  [[nodiscard]] Tensor output(const std::string& name, const Extent& head_count,
+                              const Extent& length, int dim, std::optional<DType> type = {}) const;
+  /// An f32 tensor [batch, heads, q_len].
+  [[nodiscard]] Tensor row_input(const std::string& name) const;
+  [[nodiscard]] Tensor row_output(const std::string& name) const;
+
+  /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
+  /// axes in the block's own sequence. Blocks have tiles of rows.
+  void set_segments(Axis rows, Axis cols);
+  /// The same where blocks have tiles of cols.
+  void set_segments_of_keys(Axis rows, Axis cols);
+  /// The same of packed sequences in a program that has rows alone, or keys alone.
+  void set_segments_of_rows_alone(Axis rows);
+  void set_segments_of_keys_alone(Axis cols);
+
+  /// tensor(batch, head, rows, columns), in the tensor's own order.
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
+                          const Index& columns) const;
+  /// tensor(batch, head, rows) of a row_output.
+  [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
+  /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
+  [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
+  /// The query's own length.
+  [[nodiscard]] Tile query_length(Axis rows) const;
+  /// The keys' own length.
+  [[nodiscard]] Tile key_length(Axis cols) const;
+  /// A condition on rows that holds beyond the sequence, too, where q_lens leaves rows there.
+  [[nodiscard]] Tile or_beyond(const Tile& condition, Axis rows) const;
+
+  /// The scores over [rows, cols] times `unit`: scaled, modified by the spec's score expression, -inf
+  /// where its mask hides a key.
+  [[nodiscard]] Tile scores(const Tile& products, const Tile& scale, Axis rows, Axis cols,
+                            double unit) const {
+    return scores_at(site(rows, cols), products, scale, unit);
+  }
+  /// The same at other positions than those of the axes.
+  [[nodiscard]] Tile scores_at(const ScoreSite& site, const Tile& products, const Tile& scale,
+                               double unit) const;
+  /// The gradients of scaled scores, given those of the scores that the spec's score expression makes
+  /// of them; `products` are the scores before their scale, over the axes of `dscores`.
+  [[nodiscard]] Tile through_score(const Tile& products, const Tile& scale, Axis rows, Axis cols,
+                                   const Tile& dscores) const;
+  [[nodiscard]] SoftmaxUnits softmax_units(const Tile& scale) const;
+  /// That of the spec's sink times `unit`, and over `divisor` if there is one, or of nothing.
+  [[nodiscard]] SoftmaxStart start_softmax(Axis rows, Axis cols, double unit,
+                                           const Tile& divisor = {}) const;
+};
 
 /// Which heads a program has blocks for.
 enum class Heads { queries, keys };

@@ -9,8 +9,6 @@
 namespace flashcore {
 namespace {
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 const char* name_of(DecodeRows rows) {
   if (rows == DecodeRows::packed) return "packed";
   return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
@@ -60,7 +58,7 @@ DecodeProblem decode_problem(const AttentionSpec& spec, std::int64_t keys, const
   const bool packs = blocks.rows != DecodeRows::of_head;
   return {.batch = call.batch,
           .heads = packs ? call.kv_heads : call.heads,
-          .row_tiles = up(call.q_len * (packs ? spec.group() : 1), blocks.row_tile),
+          .row_tiles = quotient_up(call.q_len * (packs ? spec.group() : 1), blocks.row_tile),
           .keys = keys,
           .rows = call.batch * call.heads * call.q_len,
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
@@ -107,11 +105,6 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(std::int64_t least_rows,
   return found;
 }
 
-double DecodeChooser::split_microseconds(const DecodeCall& call,
-                                         std::int64_t multiprocessors) const {
-  return best(call, multiprocessors).microseconds;
-}
-
 const ScheduleChooser& DecodeChooser::own_whole() const {
   std::call_once(asked_, [&] {
     whole_ = std::make_unique<const ScheduleChooser>(spec_, target_, "", model_);
@@ -119,13 +112,8 @@ const ScheduleChooser& DecodeChooser::own_whole() const {
   return *whole_;
 }
 
-double DecodeChooser::whole_microseconds(const DecodeCall& call,
-                                         std::int64_t multiprocessors) const {
-  return whole_us(call, multiprocessors, nullptr);
-}
-
-double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocessors,
-                               const ScheduleChooser* whole) const {
+double DecodeChooser::whole_microseconds(const DecodeCall& call, std::int64_t multiprocessors,
+                                         const ScheduleChooser* whole) const {
   if (model_)
     return (whole ? *whole : own_whole())
         .predict_us({call.batch, call.heads, call.q_len, call.kv_len});
@@ -136,7 +124,7 @@ double DecodeChooser::whole_us(const DecodeCall& call, std::int64_t multiprocess
   DecodeProblem problem =
       decode_problem(spec_, range_.count(call.q_len, call.kv_len), call, rows, multiprocessors);
   problem.heads = call.heads;
-  problem.row_tiles = up(call.q_len, rows.row_tile);
+  problem.row_tiles = quotient_up(call.q_len, rows.row_tile);
   SplitCosts costs = split_costs(spec_, {}, /*page_size=*/0, model);
   costs.launch /= 2;
   costs.split = costs.partial = costs.row = 0;
@@ -154,7 +142,8 @@ bool DecodeChooser::is_considered(const DecodeCall& call, std::int64_t multiproc
 std::optional<std::size_t> DecodeChooser::way_that_pays(const DecodeCall& call,
                                                         std::int64_t multiprocessors,
                                                         const ScheduleChooser* whole) const {
-  const double enough = whole_us(call, multiprocessors, whole) / (1 + properties_.split_gain);
+  const double enough =
+      whole_microseconds(call, multiprocessors, whole) / (1 + properties_.split_gain);
   const Estimate split = best(call, multiprocessors, enough);
   return split.microseconds < enough ? std::optional(split.way) : std::nullopt;
 }

@@ -50,11 +50,14 @@ class DecodeChooser {
   [[nodiscard]] std::vector<DecodeBlocks> reachable(std::int64_t least_rows,
                                                     std::int64_t most_rows) const;
 
-  /// How long a call takes with its keys split, and with its keys whole.
+  /// How long a call takes with its keys split, and with its keys whole, by the prediction of `whole`
+  /// or of a chooser of its own.
   [[nodiscard]] double split_microseconds(const DecodeCall& call,
-                                          std::int64_t multiprocessors) const;
-  [[nodiscard]] double whole_microseconds(const DecodeCall& call,
-                                          std::int64_t multiprocessors) const;
+                                          std::int64_t multiprocessors) const {
+    return best(call, multiprocessors).microseconds;
+  }
+  [[nodiscard]] double whole_microseconds(const DecodeCall& call, std::int64_t multiprocessors,
+                                          const ScheduleChooser* whole = nullptr) const;
   /// Why, a line for each way to split; empty for a call whose keys are too few, or whose tiles are
   /// too many.
   [[nodiscard]] std::string explain(const DecodeCall& call, std::int64_t multiprocessors) const;
@@ -85,8 +88,6 @@ class DecodeChooser {
   [[nodiscard]] std::optional<std::size_t> way_that_pays(const DecodeCall& call,
                                                          std::int64_t multiprocessors,
                                                          const ScheduleChooser* whole) const;
-  [[nodiscard]] double whole_us(const DecodeCall& call, std::int64_t multiprocessors,
-                                const ScheduleChooser* whole) const;
   /// The choice among schedules that leave keys whole, made when it is first asked.
   [[nodiscard]] const ScheduleChooser& own_whole() const;
 

@@ -1,47 +1,8 @@
 #include "templates/key_range.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "dsl/ir/affine.h"
 
 namespace flashcore {
-namespace {
-
-// The same arithmetic on numbers, on scalars of a program, and as text.
-struct OnHost {
-  using Number = std::int64_t;
-  static Number times(Number a, std::int64_t factor) { return a * factor; }
-  static Number plus(Number a, Number b) { return a + b; }
-  static Number plus_constant(Number a, std::int64_t b) { return a + b; }
-  static Number least(Number a, Number b) { return std::min(a, b); }
-  static Number most(Number a, Number b) { return std::max(a, b); }
-};
-struct InProgram {
-  using Number = Tile;
-  static Tile times(const Tile& a, std::int64_t factor) { return a * static_cast<double>(factor); }
-  static Tile plus(const Tile& a, const Tile& b) { return a + b; }
-  static Tile plus_constant(const Tile& a, std::int64_t b) { return a + static_cast<double>(b); }
-  static Tile least(const Tile& a, const Tile& b) { return minimum(a, b); }
-  static Tile most(const Tile& a, const Tile& b) { return maximum(a, b); }
-};
-struct InText {
-  using Number = std::string;
-  static Number times(const Number& a, std::int64_t factor) {
-    return fmt::format("({}) * {}", a, factor);
-  }
-  static Number plus(const Number& a, const Number& b) { return fmt::format("({} + {})", a, b); }
-  static Number plus_constant(const Number& a, std::int64_t b) {
-    return fmt::format("({} + {})", a, b);
-  }
-  static Number least(const Number& a, const Number& b) { return fmt::format("min({}, {})", a, b); }
-  static Number most(const Number& a, const Number& b) { return fmt::format("max({}, {})", a, b); }
-};
-
-}  // namespace
-
 KeyRange::KeyRange(const AttentionSpec& spec) {
   if (spec.mask.is_full()) return;
   ProgramBuilder b("key_range");
@@ -76,36 +37,35 @@ KeyRange::KeyRange(const AttentionSpec& spec) {
   }
 }
 
-template <class Numbers>
-auto KeyRange::ends(const typename Numbers::Number& q_len,
-                    const typename Numbers::Number& kv_len) const {
+template <WholeNumber Number>
+std::pair<Number, Number> KeyRange::ends(const Number& q_len, const Number& kv_len) const {
+  using Constant = ConstantFor<Number>;
   const auto value = [&](const Bound& bound) {
-    return Numbers::plus_constant(Numbers::plus(Numbers::times(q_len, bound.of_q_len),
-                                                Numbers::times(kv_len, bound.of_kv_len)),
-                                  bound.constant);
+    const Number of_keys = kv_len * Constant(bound.of_kv_len);
+    const Number of_rows = q_len * Constant(bound.of_q_len);
+    return of_rows + of_keys + Constant(bound.constant);
   };
-  auto begin = Numbers::times(kv_len, 0);
-  auto end = kv_len;
-  for (const Bound& bound : least_) begin = Numbers::most(begin, value(bound));
-  for (const Bound& bound : most_) end = Numbers::least(end, value(bound));
-  begin = Numbers::least(begin, kv_len);
-  end = Numbers::most(begin, end);
-  return std::pair(begin, end);
+  Number begin = kv_len * Constant(0), end = kv_len;
+  for (const Bound& bound : least_) begin = maximum(begin, value(bound));
+  for (const Bound& bound : most_) end = minimum(end, value(bound));
+  begin = minimum(begin, kv_len);
+  end = maximum(begin, end);
+  return {begin, end};
 }
 
 std::pair<Tile, Tile> KeyRange::range(const Tile& q_len, const Tile& kv_len) const {
-  return ends<InProgram>(q_len, kv_len);
+  return ends(q_len, kv_len);
 }
 
 std::int64_t KeyRange::count(std::int64_t q_len, std::int64_t kv_len) const {
-  const auto [begin, end] = ends<OnHost>(q_len, kv_len);
+  const auto [begin, end] = ends(q_len, kv_len);
   return end - begin;
 }
 
-std::string KeyRange::count_text(const std::string& q_len, const std::string& kv_len) const {
+Tile KeyRange::count(const Tile& q_len, const Tile& kv_len) const {
   if (!bounded()) return kv_len;
-  const auto [begin, end] = ends<InText>(q_len, kv_len);
-  return fmt::format("({} - {})", end, begin);
+  const auto [begin, end] = ends(q_len, kv_len);
+  return end - begin;
 }
 
 }  // namespace flashcore

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "dsl/flashcore.h"
+#include "templates/whole_numbers.h"
 
 namespace flashcore {
 
@@ -24,16 +24,15 @@ class KeyRange {
   [[nodiscard]] std::pair<Tile, Tile> range(const Tile& q_len, const Tile& kv_len) const;
   /// How many they are.
   [[nodiscard]] std::int64_t count(std::int64_t q_len, std::int64_t kv_len) const;
-  /// The same in the language of launch numbers.
-  [[nodiscard]] std::string count_text(const std::string& q_len, const std::string& kv_len) const;
+  [[nodiscard]] Tile count(const Tile& q_len, const Tile& kv_len) const;
 
  private:
   /// of_q_len * q_len + of_kv_len * kv_len + constant.
   struct Bound {
     std::int64_t of_q_len = 0, of_kv_len = 0, constant = 0;
   };
-  template <class Numbers>
-  auto ends(const typename Numbers::Number& q_len, const typename Numbers::Number& kv_len) const;
+  template <WholeNumber Number>
+  [[nodiscard]] std::pair<Number, Number> ends(const Number& q_len, const Number& kv_len) const;
 
   std::vector<Bound> least_, most_;  ///< keys lie from the largest of these to below the least
 };

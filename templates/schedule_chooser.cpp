@@ -141,11 +141,10 @@ void ScheduleChooser::add_candidates(const Target& target) {
 
 void ScheduleChooser::add_table(Winners winners) {
   Table& table = tables_.emplace_back(Table{std::move(winners), {}});
-  for (std::size_t i = 0; i < table.winners.size(); ++i) {
-    const std::vector<Schedule>& others =
-        lists_.at(find_fastest(as_fixed_by(spec_, table.winners.largest_problem(i))));
-    std::vector<Schedule> list{table.winners.schedule(i)};
-    list.insert(list.end(), others.begin(), others.end());
+  for (const Winner& winner : table.winners.all()) {
+    std::vector<Schedule> list =
+        lists_.at(find_fastest(as_fixed_by(spec_, winner.largest_problem())));
+    list.insert(list.begin(), winner.schedule);
     table.lists.push_back(number_of(std::move(list)));
   }
 }
@@ -163,8 +162,8 @@ std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
 
 std::size_t ScheduleChooser::find_winner(const AttentionProblem& problem) const {
   for (const Table& table : tables_)
-    if (const std::size_t entry = table.winners.find(problem); entry < table.winners.size())
-      return table.lists[entry];
+    if (const std::size_t winner = table.winners.find(problem); winner < table.lists.size())
+      return table.lists[winner];
   return unknown;
 }
 
@@ -238,8 +237,8 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
   }
   for (const Candidate& candidate : candidates_) add(candidate.list);
   for (const Table& table : tables_)
-    for (std::size_t i = 0; i < table.winners.size(); ++i)
-      if (table.winners.may_find(i, problems)) add(table.lists[i]);
+    for (std::size_t i = 0; i < table.lists.size(); ++i)
+      if (table.winners.all()[i].may_be_for(problems)) add(table.lists[i]);
   return numbers;
 }
 

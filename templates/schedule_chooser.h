@@ -80,7 +80,7 @@ class ScheduleChooser final : public ScheduleChoice {
   static constexpr std::size_t most_candidates = 64, most_heights = 4;
   struct Table {
     Winners winners;
-    std::vector<std::size_t> lists;  ///< by the entry
+    std::vector<std::size_t> lists;  ///< by the winner
   };
 
   void add_candidates(const Target& target);

@@ -59,7 +59,7 @@ Program unfused_scores(const AttentionSpec& spec) {
   const Tile query = load(t.at(q, t.head, s.rows, d)).named("query");
   const Tile key = load(t.at(k, index(t.head) / spec.group(), s.cols, d)).named("key");
   const Tile products = dot(query, transpose(key)).named("product");
-  store(s.at(scores), scores_of(b, spec, t, products, scale, s.rows, s.cols, 1));
+  store(s.at(scores), t.scores(products, scale, s.rows, s.cols, 1));
   return b.finish();
 }
 
@@ -74,7 +74,7 @@ Program unfused_softmax(const AttentionSpec& spec) {
   const Tensor scores = b.input("scores", DType::f32, s.dims());
   const Tensor probs = b.output("probs", spec.dtype, s.dims());
 
-  const SoftmaxStart softmax = start_softmax(b, spec, s.t, s.rows, s.cols, 1);
+  const SoftmaxStart softmax = s.t.start_softmax(s.rows, s.cols, 1);
   const State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum")};
   const State last = b.loop(s.cols, start, [&](const State& state) {
     const Tile x = load(s.at(scores)).named("x");

@@ -41,7 +41,7 @@ class CostProbe {
   [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
                                           double bytes_per_us, double cluster_share, double scan_us,
                                           double score_operation_us) const {
-    const FamilyCosts costs = FamilyCosts::from(coefficients);
+    const FamilyCosts costs = costs_from<FamilyCosts>(coefficients);
     const CostModel model(gpu_, {.bytes_per_us = bytes_per_us,
                                  .cluster_share = cluster_share,
                                  .scan_us = scan_us,
@@ -100,7 +100,7 @@ class SplitProbe {
 
   [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
                                           double bytes_per_us) const {
-    const DecodeCosts costs = DecodeCosts::from(coefficients);
+    const DecodeCosts costs = costs_from<DecodeCosts>(coefficients);
     std::vector<double> times;
     for (const Launch& launch : launches_)
       times.push_back(to_microseconds(cost_of_splits(
@@ -122,12 +122,10 @@ class SplitProbe {
   std::vector<Launch> launches_;
 };
 
-using Strings = std::vector<std::string>;
-
 template <class Costs>
-std::pair<Strings, Strings> names_of_costs() {
-  const auto names = Costs::names(), by_dim = Costs::names_by_dim();
-  return {Strings(names.begin(), names.end()), Strings(by_dim.begin(), by_dim.end())};
+std::pair<std::vector<std::string>, std::vector<std::string>> cost_names() {
+  CostNames names = names_of_costs<Costs>();
+  return {std::move(names.numbers), std::move(names.by_dim)};
 }
 
 }  // namespace
@@ -146,11 +144,11 @@ void bind_cost_model(py::module_& m) {
       .def("times", &SplitProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"));
   m.def("decode_family",
         [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
-  m.def("decode_cost_names", &names_of_costs<DecodeCosts>);
+  m.def("decode_cost_names", &cost_names<DecodeCosts>);
   m.def("cost_family",
         [](const std::string& schedule) { return cost_family(schedule_from_json(schedule)); });
   m.def(
-      "cost_names", &names_of_costs<FamilyCosts>,
+      "cost_names", &cost_names<FamilyCosts>,
       "Of coefficients: those that are numbers, and those that have one for each of cost_dims().");
   m.def("cost_dims",
         [] { return std::vector<int>(std::begin(measured_dims), std::end(measured_dims)); });

@@ -172,8 +172,12 @@ void bind_specs(py::module_& m) {
       "attention_backward_schedules",
       [](const std::string& json, const std::string& target, bool adding) {
         const AttentionSpec spec = attention_spec_from_json(json);
-        return texts_of(adding ? attention_backward_adding_schedules(spec, find_target(target))
-                               : attention_backward_schedules(spec, find_target(target)));
+        const Module module = adding ? attention_backward_adding(spec) : attention_backward(spec);
+        std::vector<std::vector<Schedule>> schedules;
+        for (const Program& program : module.kernels())
+          schedules.push_back(
+              attention_backward_schedules(program.name(), spec, find_target(target)));
+        return texts_of(schedules);
       },
       py::arg("json"), py::arg("target"), py::arg("adding") = false,
       py::call_guard<py::gil_scoped_release>());
@@ -199,12 +203,12 @@ void bind_specs(py::module_& m) {
       },
       py::arg("json"), py::arg("target"), py::arg("ranges"), py::arg("winners"));
   m.def(
-      "winner_keys",
+      "winner_key",
       [](const std::string& json, const std::string& target, std::int64_t batch, std::int64_t heads,
          std::int64_t q_len, std::int64_t kv_len) {
         const Target& of = find_target(target);
-        return winner_keys(attention_spec_from_json(json), of, multiprocessors_for_tables(of),
-                           {batch, heads, q_len, kv_len});
+        return winner_key(attention_spec_from_json(json), of, multiprocessors_for_tables(of),
+                          {batch, heads, q_len, kv_len});
       },
       py::arg("json"), py::arg("target"), py::arg("batch") = 0, py::arg("heads") = 0,
       py::arg("q_len") = 0, py::arg("kv_len") = 0);
@@ -220,8 +224,8 @@ void bind_specs(py::module_& m) {
                                       : Winners::shipped(spec, target, processors);
         const std::size_t found =
             winners.find(as_fixed_by(spec, AttentionProblem{batch, heads, q_len, kv_len}));
-        if (found == winners.size()) return std::nullopt;
-        return to_json(winners.schedule(found));
+        if (found == winners.all().size()) return std::nullopt;
+        return to_json(winners.all()[found].schedule);
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);

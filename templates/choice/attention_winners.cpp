@@ -5,6 +5,8 @@
 #include <bit>
 #include <cctype>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -74,8 +76,7 @@ std::int64_t class_of(std::int64_t length) {
 }
 
 Json length_class(std::int64_t length) {
-  if (length <= 0) return nullptr;
-  return class_of(length);
+  return length > 0 ? Json(class_of(length)) : Json(nullptr);
 }
 
 constexpr int block_rows = 128;
@@ -100,41 +101,23 @@ std::size_t block_class_named(const Json& name) {
   return static_cast<std::size_t>(found - block_classes.begin());
 }
 
-/// The fields of a key in their order, with the values of plain full attention.
-Json plain_key() {
-  return {{"target", ""},     {"head_dim", 0},     {"head_dim_v", nullptr}, {"mask", "full"},
-          {"score", ""},      {"sink", ""},        {"lengths", "open"},     {"heads", nullptr},
-          {"q_len", nullptr}, {"kv_len", nullptr}, {"blocks", "many"}};
-}
-
-/// A key that says nothing of the problem.
-Json without_problem(Json key) {
-  for (const char* field : {"heads", "q_len", "kv_len", "blocks"}) key[field] = nullptr;
-  return key;
+/// What a key says of plain full attention, the fields in their order.
+Json plain_kind() {
+  return {{"target", ""}, {"head_dim", 0}, {"head_dim_v", nullptr}, {"mask", "full"},
+          {"score", ""},  {"sink", ""},    {"lengths", "open"}};
 }
 
 Json kind_of(const AttentionSpec& spec, const Target& target) {
-  Json key = plain_key();
-  key["target"] = target.name;
-  key["head_dim"] = spec.stored_dim();
-  key["head_dim_v"] = spec.stored_value_dim();
-  key["mask"] = mask_class(spec.mask);
-  key["score"] = form_of(spec.score, !keep_numbers);
-  key["sink"] = form_of(spec.sink, !keep_numbers);
-  if (spec.dtype == DType::f32) key["products"] = name_of(spec.products);
-  key["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
-  return without_problem(std::move(key));
-}
-
-Json key_of(const AttentionSpec& spec, const Target& target, int multiprocessors,
-            const AttentionProblem& given) {
-  const AttentionProblem problem = as_fixed_by(spec, given);
-  Json key = kind_of(spec, target);
-  key["heads"] = length_class(problem.batch * problem.heads);
-  key["q_len"] = length_class(problem.q_len);
-  key["kv_len"] = length_class(problem.kv_len);
-  key["blocks"] = block_classes[block_class(problem, multiprocessors)];
-  return key;
+  Json kind = plain_kind();
+  kind["target"] = target.name;
+  kind["head_dim"] = spec.stored_dim();
+  kind["head_dim_v"] = spec.stored_value_dim();
+  kind["mask"] = mask_class(spec.mask);
+  kind["score"] = form_of(spec.score, !keep_numbers);
+  kind["sink"] = form_of(spec.sink, !keep_numbers);
+  kind["lengths"] = spec.packed() ? "packed" : spec.q_lens || spec.kv_lens ? "padded" : "open";
+  if (spec.dtype == DType::f32) kind["products"] = name_of(spec.products);
+  return kind;
 }
 
 [[noreturn]] void refuse(std::string why) {
@@ -147,17 +130,40 @@ Json key_of(const AttentionSpec& spec, const Target& target, int multiprocessors
        .where = {}});
 }
 
-std::optional<std::int64_t> length_of(const Json& field) {
-  return field.is_number_integer() ? std::optional(field.get<std::int64_t>()) : std::nullopt;
+/// The winner of an entry, with what its key says of specs.
+struct TableEntry {
+  Json kind;
+  Winner winner;
+
+  /// Whether both have one key.
+  [[nodiscard]] bool is_for_the_same(const TableEntry& other) const {
+    const auto problem = [](const Winner& w) {
+      return std::tie(w.heads, w.q_len, w.kv_len, w.blocks);
+    };
+    return kind == other.kind && problem(winner) == problem(other.winner);
+  }
+};
+
+TableEntry read_entry(const Json& json) {
+  Json kind = plain_kind();
+  for (auto& [name, value] : kind.items())
+    if (json.contains(name)) value = json[name];
+  if (json.contains("products")) kind["products"] = json["products"];
+  if (kind["head_dim_v"].is_null()) kind["head_dim_v"] = kind["head_dim"];
+  const auto length = [&](const char* field) -> std::optional<std::int64_t> {
+    if (!json.contains(field) || !json[field].is_number_integer()) return std::nullopt;
+    return json[field].get<std::int64_t>();
+  };
+  return {std::move(kind),
+          {.heads = length("heads"),
+           .q_len = length("q_len"),
+           .kv_len = length("kv_len"),
+           .blocks = block_class_named(json.value("blocks", Json("many"))),
+           .schedule = schedule_from_json(json["schedule"].dump())}};
 }
 
-/// An entry of a table with all fields of its key, and its schedule.
-struct Winner {
-  Json key;
-  Schedule schedule;
-};
 struct Table {
-  std::vector<Winner> winners;        ///< the last of those with equal keys
+  std::vector<TableEntry> entries;    ///< the last of those with equal keys
   std::vector<std::string> unusable;  ///< why an entry is left aside
 };
 
@@ -168,25 +174,18 @@ Table read_table(std::string_view text) {
   if (!json.is_array()) refuse("it is not a JSON array");
   Table table;
   for (std::size_t i = 0; i < json.size(); ++i) {
-    const Json& entry = json[i];
-    const auto missing = [&](const char* field) {
-      return !entry.is_object() || !entry.contains(field);
-    };
     constexpr std::array needed{"target", "head_dim", "schedule"};
-    if (const auto lacks = std::find_if(needed.begin(), needed.end(), missing);
-        lacks != needed.end()) {
+    const auto* const lacks = std::ranges::find_if(needed, [&](const char* field) {
+      return !json[i].is_object() || !json[i].contains(field);
+    });
+    if (lacks != needed.end()) {
       table.unusable.push_back(fmt::format("entry {} has no {}", i, *lacks));
       continue;
     }
-    Json key = plain_key();
-    for (auto& [name, value] : key.items())
-      if (entry.contains(name)) value = entry[name];
-    if (entry.contains("products")) key["products"] = entry["products"];
-    if (key["head_dim_v"].is_null()) key["head_dim_v"] = key["head_dim"];
     try {
-      Schedule schedule = schedule_from_json(entry["schedule"].dump());
-      std::erase_if(table.winners, [&](const Winner& other) { return other.key == key; });
-      table.winners.push_back({std::move(key), std::move(schedule)});
+      TableEntry read = read_entry(json[i]);
+      std::erase_if(table.entries, [&](const auto& other) { return other.is_for_the_same(read); });
+      table.entries.push_back(std::move(read));
     } catch (const ScheduleError& error) {
       const Complaint& c = error.complaint();
       table.unusable.push_back(fmt::format("entry {}: {}: {}", i, c.what, c.why));
@@ -195,61 +194,62 @@ Table read_table(std::string_view text) {
   return table;
 }
 
-/// Whether one of these lengths is in the class whose greatest length is given.
-bool in_class(std::int64_t greatest, const LengthRange& lengths) {
-  if (greatest <= 0 || class_of(greatest) != greatest || lengths.least > greatest) return false;
-  return class_of(std::max<std::int64_t>(1, std::min(lengths.most, greatest))) == greatest;
+std::vector<Winner> winners_for(const AttentionSpec& spec, const Target& target,
+                                const Table& table) {
+  std::vector<Winner> winners;
+  const Json kind = kind_of(spec, target);
+  for (const TableEntry& entry : table.entries)
+    if (entry.kind == kind) winners.push_back(entry.winner);
+  return winners;
+}
+
+/// Whether one of these lengths is in the class whose greatest length is given, or in any without one.
+bool in_class(std::optional<std::int64_t> greatest, const LengthRange& lengths) {
+  if (!greatest) return true;
+  if (*greatest <= 0 || class_of(*greatest) != *greatest || lengths.least > *greatest) return false;
+  return class_of(std::max<std::int64_t>(1, std::min(lengths.most, *greatest))) == *greatest;
 }
 
 }  // namespace
 
-struct WinnersReader {
-  static Winners read(const Table& table, const AttentionSpec& spec, const Target& target,
-                      int multiprocessors) {
-    Winners winners(multiprocessors);
-    const Json kind = kind_of(spec, target);
-    for (const Winner& winner : table.winners)
-      if (without_problem(winner.key) == kind)
-        winners.entries_.push_back({.heads = length_of(winner.key["heads"]),
-                                    .q_len = length_of(winner.key["q_len"]),
-                                    .kv_len = length_of(winner.key["kv_len"]),
-                                    .blocks = block_class_named(winner.key["blocks"]),
-                                    .schedule = winner.schedule});
-    return winners;
-  }
-};
+std::string winner_key(const AttentionSpec& spec, const Target& target, int multiprocessors,
+                       const AttentionProblem& given) {
+  const AttentionProblem problem = as_fixed_by(spec, given);
+  Json key = kind_of(spec, target);
+  key["heads"] = length_class(problem.batch * problem.heads);
+  key["q_len"] = length_class(problem.q_len);
+  key["kv_len"] = length_class(problem.kv_len);
+  key["blocks"] = block_classes[block_class(problem, multiprocessors)];
+  return key.dump();
+}
 
-std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
-                                     int multiprocessors, const AttentionProblem& problem) {
-  const Json closest = key_of(spec, target, multiprocessors, problem);
-  std::vector<std::string> keys;
-  for (const bool any_keys : {false, true})
-    for (const bool any_rows : {false, true})
-      for (const bool any_heads : {false, true}) {
-        Json key = closest;
-        if (any_heads) key["heads"] = nullptr;
-        if (any_rows) key["q_len"] = nullptr;
-        if (any_keys) key["kv_len"] = nullptr;
-        std::string text = key.dump();
-        if (std::find(keys.begin(), keys.end(), text) == keys.end())
-          keys.push_back(std::move(text));
-      }
-  return keys;
+AttentionProblem Winner::largest_problem() const {
+  return {.batch = heads ? 1 : 0,
+          .heads = heads.value_or(0),
+          .q_len = q_len.value_or(0),
+          .kv_len = kv_len.value_or(0)};
+}
+
+bool Winner::may_be_for(const AttentionProblems& problems) const {
+  const LengthRange all_heads{problems.batch.least * problems.heads.least,
+                              problems.batch.most * problems.heads.most};
+  return in_class(heads, all_heads) && in_class(q_len, problems.q_len) &&
+         in_class(kv_len, problems.kv_len);
 }
 
 Winners Winners::of(std::string_view table, const AttentionSpec& spec, const Target& target,
                     int multiprocessors) {
-  if (table.empty()) return Winners(multiprocessors);
-  return WinnersReader::read(read_table(table), spec, target, multiprocessors);
+  if (table.empty()) return {{}, multiprocessors};
+  return {winners_for(spec, target, read_table(table)), multiprocessors};
 }
 
 Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int multiprocessors) {
   static const Table table = read_table(shipped_winners().front().text);
-  return WinnersReader::read(table, spec, target, multiprocessors);
+  return {winners_for(spec, target, table), multiprocessors};
 }
 
 std::size_t Winners::find(const AttentionProblem& problem) const {
-  if (entries_.empty()) return size();
+  if (winners_.empty()) return 0;
   const std::size_t blocks = block_class(problem, multiprocessors_);
   constexpr std::int64_t unknown = 0;
   const auto class_if_known = [](std::int64_t length) {
@@ -260,35 +260,18 @@ std::size_t Winners::find(const AttentionProblem& problem) const {
   };
   const std::int64_t heads = class_if_known(problem.batch * problem.heads),
                      q_len = class_if_known(problem.q_len), kv_len = class_if_known(problem.kv_len);
-  std::size_t closest = size();
+  std::size_t closest = winners_.size();
   int most = -1;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& e = entries_[i];
-    if (e.blocks != blocks || !fits(e.heads, heads) || !fits(e.q_len, q_len) ||
-        !fits(e.kv_len, kv_len))
+  for (std::size_t i = 0; i < winners_.size(); ++i) {
+    const Winner& w = winners_[i];
+    if (w.blocks != blocks || !fits(w.heads, heads) || !fits(w.q_len, q_len) ||
+        !fits(w.kv_len, kv_len))
       continue;
-    // In the order of winner_keys.
-    const int closeness = (e.kv_len ? 4 : 0) + (e.q_len ? 2 : 0) + (e.heads ? 1 : 0);
+    // Keys tell more of which schedule is best than query rows, and these more than heads.
+    const int closeness = (w.kv_len ? 4 : 0) + (w.q_len ? 2 : 0) + (w.heads ? 1 : 0);
     if (closeness > most) most = closeness, closest = i;
   }
   return closest;
-}
-
-AttentionProblem Winners::largest_problem(std::size_t entry) const {
-  const Entry& e = entries_.at(entry);
-  return {.batch = e.heads ? 1 : 0,
-          .heads = e.heads.value_or(0),
-          .q_len = e.q_len.value_or(0),
-          .kv_len = e.kv_len.value_or(0)};
-}
-
-bool Winners::may_find(std::size_t entry, const AttentionProblems& problems) const {
-  const Entry& e = entries_.at(entry);
-  const LengthRange heads{problems.batch.least * problems.heads.least,
-                          problems.batch.most * problems.heads.most};
-  return (!e.heads || in_class(*e.heads, heads)) &&
-         (!e.q_len || in_class(*e.q_len, problems.q_len)) &&
-         (!e.kv_len || in_class(*e.kv_len, problems.kv_len));
 }
 
 std::vector<std::string> unusable_winners(std::string_view table) {

@@ -14,8 +14,9 @@
 
 namespace flashcore {
 
-/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`. What
-/// else stands in an entry (what was measured, and where) is for people.
+/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`, which may
+/// leave out what is as in a Schedule of no fields. What else stands in an entry (what was measured,
+/// and where) is for people.
 struct WinnersFile {
   std::string_view name, text;
 };
@@ -23,16 +24,27 @@ struct WinnersFile {
 /// attention_winners.json, built in.
 std::span<const WinnersFile> shipped_winners();
 
-/// The keys under which a table may hold a schedule for the spec and the problem, the closest
-/// first, as JSON objects: target, head_dim, head_dim_v; mask ("full", "causal", or the
-/// expression); score and sink (the expression with # for its numbers, which cost the same whatever
-/// they are, or ""); lengths ("open", "padded" or "packed"); heads, those of all sequences, q_len
-/// and kv_len: the next of four numbers to an octave (..., 1024, 1280, 1536, 1792, 2048, ...), or
-/// null for any; and blocks of 128 rows: "few", fewer than multiprocessors, "some", up to four rounds
-/// of them, or "many". Captured tensors are called t0, t1, ... there. Dtype and layout of a batch
-/// make no difference.
-std::vector<std::string> winner_keys(const AttentionSpec& spec, const Target& target,
-                                     int multiprocessors, const AttentionProblem& problem = {});
+/// The closest key under which a table may hold a schedule for the spec and the problem, as a JSON
+/// object: target, head_dim, head_dim_v; mask ("full", "causal", or the expression); score and sink
+/// (the expression with # for its numbers, which cost the same whatever they are, or ""); lengths
+/// ("open", "padded" or "packed"); heads, those of all sequences, q_len and kv_len: the next of four
+/// numbers to an octave (..., 1024, 1280, 1536, 1792, 2048, ...), or null for any; and blocks of 128
+/// rows: "few", fewer than multiprocessors, "some", up to four rounds of them, or "many". Captured
+/// tensors are called t0, t1, ... there. Dtype and layout of a batch make no difference.
+std::string winner_key(const AttentionSpec& spec, const Target& target, int multiprocessors,
+                       const AttentionProblem& problem = {});
+
+/// A schedule, and the problems of its spec that it is for.
+struct Winner {
+  std::optional<std::int64_t> heads, q_len, kv_len;  ///< the greatest of their classes
+  std::size_t blocks = 0;                            ///< the number of their class
+  Schedule schedule;
+
+  /// The largest problem that it is for, 0 where any number is meant.
+  [[nodiscard]] AttentionProblem largest_problem() const;
+  /// Whether it may be for some problem of the range.
+  [[nodiscard]] bool may_be_for(const AttentionProblems& problems) const;
+};
 
 /// The entries of a table that are for a spec and a target.
 class Winners {
@@ -45,30 +57,17 @@ class Winners {
   /// Those of the table that ships.
   static Winners shipped(const AttentionSpec& spec, const Target& target, int multiprocessors);
 
-  [[nodiscard]] std::size_t size() const { return entries_.size(); }
-  [[nodiscard]] const Schedule& schedule(std::size_t entry) const {
-    return entries_[entry].schedule;
-  }
-  /// The entry for the problem, the closest one; size() where there is none. A number: whether an
-  /// optional holds one is read back from memory, at every launch.
+  [[nodiscard]] std::span<const Winner> all() const { return winners_; }
+  /// The place of the one for the problem, the closest; all().size() where there is none. A number:
+  /// whether an optional holds one is read back from memory, at every launch.
   [[nodiscard]] std::size_t find(const AttentionProblem& problem) const;
-  /// The largest problem that the entry is for, 0 where any number is meant.
-  [[nodiscard]] AttentionProblem largest_problem(std::size_t entry) const;
-  /// Whether some problem of the range may find the entry.
-  [[nodiscard]] bool may_find(std::size_t entry, const AttentionProblems& problems) const;
 
  private:
-  explicit Winners(int multiprocessors) : multiprocessors_(multiprocessors) {}
+  Winners(std::vector<Winner> winners, int multiprocessors)
+      : winners_(std::move(winners)), multiprocessors_(multiprocessors) {}
 
-  struct Entry {
-    std::optional<std::int64_t> heads, q_len, kv_len;  ///< the greatest of their classes
-    std::size_t blocks = 0;                            ///< the number of their class
-    Schedule schedule;
-  };
-  std::vector<Entry> entries_;
+  std::vector<Winner> winners_;
   int multiprocessors_;
-
-  friend struct WinnersReader;
 };
 
 /// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,78 +19,61 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A coefficient in a table, and where it goes; or one for each of measured_dims.
-template <class Costs, class Value = double>
-struct Field {
-  std::string_view name;
-  Value Costs::*value;
-};
-template <class Costs>
-using FieldByDim = Field<Costs, std::vector<double>>;
-
-constexpr Field<FamilyCosts> family_fields[] = {
-    {"launch_us", &FamilyCosts::launch_us},       {"spread_us", &FamilyCosts::spread_us},
-    {"fill_share", &FamilyCosts::fill_share},     {"stall_share", &FamilyCosts::stall_share},
-    {"iteration_us", &FamilyCosts::iteration_us}, {"contention", &FamilyCosts::contention},
-    {"mask_us", &FamilyCosts::mask_us},           {"split_us", &FamilyCosts::split_us},
-    {"split_dim_us", &FamilyCosts::split_dim_us},
-};
-
-constexpr Field<ChoiceProperties> property_fields[] = {
-    {"tie_share", &ChoiceProperties::tie_share},
-    {"split_gain", &ChoiceProperties::split_gain},
-    {"least_split_keys", &ChoiceProperties::least_split_keys},
-    {"split_waves", &ChoiceProperties::split_waves},
-    {"two_heads_waves", &ChoiceProperties::two_heads_waves},
-    {"paged_share", &ChoiceProperties::paged_share},
-    {"own_element_us", &ChoiceProperties::own_element_us},
-    {"l2_share", &ChoiceProperties::l2_share},
-    {"reread_share", &ChoiceProperties::reread_share},
-    {"dynamic_us", &ChoiceProperties::dynamic_us},
-    {"staged_us", &ChoiceProperties::staged_us},
-    {"tail", &ChoiceProperties::tail},
-};
-
-constexpr Field<DecodeCosts> decode_fields[] = {
-    {"launch_us", &DecodeCosts::launch_us},       {"block_us", &DecodeCosts::block_us},
-    {"lone_share", &DecodeCosts::lone_share},     {"read_factor", &DecodeCosts::read_factor},
-    {"stall_share", &DecodeCosts::stall_share},   {"split_us", &DecodeCosts::split_us},
-    {"partial_us", &DecodeCosts::partial_us},     {"row_us", &DecodeCosts::row_us},
-    {"tiled_row_us", &DecodeCosts::tiled_row_us},
-};
-
-constexpr FieldByDim<FamilyCosts> family_fields_by_dim[] = {
-    {"block_us", &FamilyCosts::block_us},
-    {"columns_us", &FamilyCosts::columns_us},
-    {"row_share", &FamilyCosts::row_share},
-};
-
-constexpr FieldByDim<DecodeCosts> decode_fields_by_dim[] = {
-    {"columns_us", &DecodeCosts::columns_us},
-};
-
-template <class Fields>
-std::vector<std::string_view> names_of(const Fields& fields) {
-  std::vector<std::string_view> names;
-  for (const auto& field : fields) names.push_back(field.name);
-  return names;
+// The coefficients of each struct, those that have one for each of measured_dims behind the others.
+template <class Visit>
+void for_each_field(GpuCosts& c, const Visit& visit) {
+  visit("bytes_per_us", c.bytes_per_us);
+  visit("cluster_share", c.cluster_share);
+  visit("scan_us", c.scan_us);
+  visit("score_operation_us", c.score_operation_us);
+}
+template <class Visit>
+void for_each_field(ChoiceProperties& c, const Visit& visit) {
+  visit("tie_share", c.tie_share);
+  visit("split_gain", c.split_gain);
+  visit("least_split_keys", c.least_split_keys);
+  visit("split_waves", c.split_waves);
+  visit("two_heads_waves", c.two_heads_waves);
+  visit("paged_share", c.paged_share);
+  visit("own_element_us", c.own_element_us);
+  visit("l2_share", c.l2_share);
+  visit("reread_share", c.reread_share);
+  visit("dynamic_us", c.dynamic_us);
+  visit("staged_us", c.staged_us);
+  visit("tail", c.tail);
+}
+template <class Visit>
+void for_each_field(FamilyCosts& c, const Visit& visit) {
+  visit("launch_us", c.launch_us);
+  visit("spread_us", c.spread_us);
+  visit("fill_share", c.fill_share);
+  visit("stall_share", c.stall_share);
+  visit("iteration_us", c.iteration_us);
+  visit("contention", c.contention);
+  visit("mask_us", c.mask_us);
+  visit("split_us", c.split_us);
+  visit("split_dim_us", c.split_dim_us);
+  visit("block_us", c.block_us);
+  visit("columns_us", c.columns_us);
+  visit("row_share", c.row_share);
+}
+template <class Visit>
+void for_each_field(DecodeCosts& c, const Visit& visit) {
+  visit("launch_us", c.launch_us);
+  visit("block_us", c.block_us);
+  visit("lone_share", c.lone_share);
+  visit("read_factor", c.read_factor);
+  visit("stall_share", c.stall_share);
+  visit("split_us", c.split_us);
+  visit("partial_us", c.partial_us);
+  visit("row_us", c.row_us);
+  visit("tiled_row_us", c.tiled_row_us);
+  visit("columns_us", c.columns_us);
 }
 
-/// `numbers` are those of `fields`, in their order, and then those of each of `by_dim`.
-template <class Costs, std::size_t count, std::size_t count_by_dim>
-Costs costs_from(const Field<Costs> (&fields)[count],
-                 const FieldByDim<Costs> (&by_dim)[count_by_dim], std::span<const double> numbers) {
-  constexpr std::size_t dims = std::size(measured_dims), all = count + count_by_dim * dims;
-  if (numbers.size() != all)
-    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), all));
-  Costs costs;
-  for (std::size_t i = 0; i < count; ++i) costs.*fields[i].value = numbers[i];
-  for (std::size_t i = 0; i < count_by_dim; ++i) {
-    const std::span<const double> own = numbers.subspan(count + i * dims, dims);
-    (costs.*by_dim[i].value).assign(own.begin(), own.end());
-  }
-  return costs;
-}
+/// Blocks of decoding, by their rows and how many; every table has them.
+constexpr std::string_view decode_families[]{
+    "packed/16", "packed/32", "packed/64", "of_head/64", "of_head/128", "packed_in_registers/128"};
 
 [[noreturn]] void refuse(std::string why) {
   throw ScheduleError({.what = "cannot read a table of cost coefficients",
@@ -111,26 +95,19 @@ double number_of(const Json& object, std::string_view field, const std::string& 
 template <class Costs>
 Costs read_costs(const Json& object, const std::string& where) {
   if (!object.is_object()) refuse(where + " is no object");
-  std::vector<double> numbers;
-  for (const std::string_view name : Costs::names())
-    numbers.push_back(number_of(object, name, where));
-  for (const std::string_view name : Costs::names_by_dim()) {
-    const auto by_dim = object.find(std::string(name));
-    if (by_dim == object.end() || !by_dim->is_object())
-      refuse(fmt::format("{} has no {} by head_dim", where, name));
-    for (const int dim : measured_dims)
-      numbers.push_back(number_of(*by_dim, std::to_string(dim), fmt::format("{} {}", where, name)));
-  }
-  return Costs::from(numbers);
-}
-
-ChoiceProperties properties_from(const Json& object, const std::string& where) {
-  if (!object.is_object()) refuse(where + " is no object");
-  ChoiceProperties properties;
-  for (const auto& [name, value] : property_fields)
-    properties.*value = number_of(object, name, where);
-  if (properties.tie_share >= 1) refuse("tie_share of " + where + " is no share below 1");
-  return properties;
+  Costs costs;
+  for_each_field(costs, [&](const char* name, auto& field) {
+    if constexpr (std::is_same_v<decltype(field), double&>) {
+      field = number_of(object, name, where);
+    } else {
+      const auto by_dim = object.find(name);
+      if (by_dim == object.end() || !by_dim->is_object())
+        refuse(fmt::format("{} has no {} by head_dim", where, name));
+      for (const int dim : measured_dims)
+        field.push_back(number_of(*by_dim, std::to_string(dim), fmt::format("{} {}", where, name)));
+    }
+  });
+  return costs;
 }
 
 /// The objects of a field by their names.
@@ -178,41 +155,40 @@ double at_dim(std::span<const double> of_measured_dims, double head_dim) {
   return of_measured_dims[above - 1] * (1 - part) + of_measured_dims[above] * part;
 }
 
-std::span<const std::string_view> FamilyCosts::names() {
-  static const auto all = names_of(family_fields);
-  return all;
+template <class Costs>
+CostNames names_of_costs() {
+  CostNames names;
+  Costs costs;
+  for_each_field(costs, [&](const char* name, auto& field) {
+    const bool is_number = std::is_same_v<decltype(field), double&>;
+    (is_number ? names.numbers : names.by_dim).emplace_back(name);
+  });
+  return names;
 }
+template CostNames names_of_costs<FamilyCosts>();
+template CostNames names_of_costs<DecodeCosts>();
 
-std::span<const std::string_view> FamilyCosts::names_by_dim() {
-  static const auto all = names_of(family_fields_by_dim);
-  return all;
-}
-
-FamilyCosts FamilyCosts::from(std::span<const double> numbers) {
-  FamilyCosts costs = costs_from(family_fields, family_fields_by_dim, numbers);
-  for (double& share : costs.row_share) share = std::min(share, 1.0);
+template <class Costs>
+Costs costs_from(std::span<const double> numbers) {
+  Costs costs;
+  std::size_t used = 0;
+  const auto next = [&] {
+    if (used == numbers.size())
+      throw InternalError(fmt::format("{} coefficients, where more are meant", used));
+    return numbers[used++];
+  };
+  for_each_field(costs, [&](const char*, auto& field) {
+    if constexpr (std::is_same_v<decltype(field), double&>)
+      field = next();
+    else
+      for ([[maybe_unused]] const int dim : measured_dims) field.push_back(next());
+  });
+  if (used != numbers.size())
+    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), used));
   return costs;
 }
-
-std::span<const std::string_view> DecodeCosts::names() {
-  static const auto all = names_of(decode_fields);
-  return all;
-}
-
-std::span<const std::string_view> DecodeCosts::names_by_dim() {
-  static const auto all = names_of(decode_fields_by_dim);
-  return all;
-}
-
-std::span<const std::string_view> DecodeCosts::families() {
-  static constexpr std::string_view all[]{"packed/16",  "packed/32",   "packed/64",
-                                          "of_head/64", "of_head/128", "packed_in_registers/128"};
-  return all;
-}
-
-DecodeCosts DecodeCosts::from(std::span<const double> numbers) {
-  return costs_from(decode_fields, decode_fields_by_dim, numbers);
-}
+template FamilyCosts costs_from(std::span<const double> numbers);
+template DecodeCosts costs_from(std::span<const double> numbers);
 
 const CostModel& CostModel::first() {
   static const CostModel model =
@@ -260,18 +236,18 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
     model.gpu_ = {.name = name,
                   .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
                   .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
-  model.costs_ = {.bytes_per_us = number_of(entry, "bytes_per_us", where),
-                  .cluster_share = number_of(*measured, "cluster_share", where),
-                  .scan_us = number_of(*measured, "scan_us", where),
-                  .score_operation_us = number_of(*measured, "score_operation_us", where)};
+  model.costs_ = read_costs<GpuCosts>(*measured, where);
+  model.costs_.bytes_per_us = number_of(entry, "bytes_per_us", where);
   if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
   const bool has_own = entry.contains("properties") || first_shipped == nullptr;
-  model.properties_ = properties_from(
+  model.properties_ = read_costs<ChoiceProperties>(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
+  if (model.properties_.tie_share >= 1)
+    refuse(fmt::format("tie_share of {}, properties is no share below 1", where));
   for (const auto& [kind, family] : named_objects(*measured, "families", where).items())
     model.families_[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
   const Json& decoding = named_objects(*measured, "decoding", where);
-  for (const std::string_view family : DecodeCosts::families()) {
+  for (const std::string_view family : decode_families) {
     const std::string rows(family), place = where + ", decoding " + rows;
     if (!decoding.contains(rows)) refuse(place + " is missing");
     model.decoding_[rows] = read_costs<DecodeCosts>(decoding[rows], place);

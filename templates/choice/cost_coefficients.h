@@ -90,11 +90,6 @@ struct FamilyCosts {
   std::vector<double> columns_us;  ///< of 128 key columns
   /// Of block_us, what an output tile without query rows would save.
   std::vector<double> row_share;
-
-  /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
-  static FamilyCosts from(std::span<const double> numbers);
-  static std::span<const std::string_view> names();
-  static std::span<const std::string_view> names_by_dim();
 };
 
 /// The coefficients of the blocks of decoding that compute tiles of so many rows in one way
@@ -114,14 +109,18 @@ struct DecodeCosts {
   double row_us = 0, tiled_row_us = 0;
   /// Of 128 keys where a multiprocessor holds as many blocks as it can, at each of measured_dims.
   std::vector<double> columns_us;
-
-  /// In the order of `names`, and then of `names_by_dim`, each for all of measured_dims.
-  static DecodeCosts from(std::span<const double> numbers);
-  static std::span<const std::string_view> names();
-  static std::span<const std::string_view> names_by_dim();
-  /// What they are measured for: the rows of a block, and how many.
-  static std::span<const std::string_view> families();
 };
+
+/// What tables call the coefficients of a struct: those that are numbers, and those that have one for
+/// each of measured_dims. `Costs` is FamilyCosts or DecodeCosts.
+struct CostNames {
+  std::vector<std::string> numbers, by_dim;
+};
+template <class Costs>
+CostNames names_of_costs();
+/// From numbers in the order of those names.
+template <class Costs>
+Costs costs_from(std::span<const double> numbers);
 
 /// A table of coefficients as text: a JSON array with an object for each GPU.
 struct CostFile {

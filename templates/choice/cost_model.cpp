@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "templates/schedules/schedule_parts.h"
+
 namespace flashcore {
 namespace {
-
-int padded(int number, int unit) { return (number + unit - 1) / unit * unit; }
 
 /// So many parts of a whole, given one through the parts of one whole, rounded up, or down: a product
 /// where a quotient takes five times as long, without a branch, a call or a conversion. Parts are
@@ -33,8 +33,8 @@ int residents(const AttentionSpec& spec, const Schedule& s) {
   const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
   if (rows > 64) return std::max(1, s.blocks_per_processor);
   constexpr int all_registers = 65536, all_shared = 228 * 1024, reserved = 1024, others = 27;
-  const int d = padded(spec.head_dim, 16), dv = padded(spec.value_dim(), 16);
-  const int registers = padded(cols / 2 + cols / 4 + dv / 2 + others, 8);
+  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
+  const int registers = round_up(cols / 2 + cols / 4 + dv / 2 + others, 8);
   const int by_registers = s.blocks_per_processor > 1 && s.producer
                                ? s.blocks_per_processor
                                : all_registers / (s.threads() * registers);
@@ -43,22 +43,21 @@ int residents(const AttentionSpec& spec, const Schedule& s) {
   return std::max(1, std::min(by_registers, all_shared / (shared + reserved)));
 }
 
-/// Shares do not grow with more columns.
+/// Shares do not grow with more columns, and are at most 1.
 double share_at_dim(std::span<const double> of_measured_dims, double head_dim) {
-  return at_dim(of_measured_dims, std::min<double>(head_dim, std::end(measured_dims)[-1]));
+  std::vector<double> shares(of_measured_dims.begin(), of_measured_dims.end());
+  for (double& share : shares) share = std::min(share, 1.0);
+  return at_dim(shares, std::min<double>(head_dim, std::end(measured_dims)[-1]));
 }
 
 }  // namespace
 
 std::string cost_family(const Schedule& s) {
   const int rows = s.tiles.at("rows");
-  const char* kind = "";
+  if (rows <= 64 && s.cluster_splits > 1) return fmt::format("{}/split", rows);
+  if (rows <= 64 && !s.producer) return fmt::format("{}/no_producer", rows);
   // Three warpgroups take as long in turns as without.
-  if (rows == 128)
-    kind = s.ping_pong ? "/ping_pong" : "";
-  else if (rows <= 64)
-    kind = s.cluster_splits > 1 ? "/split" : s.producer ? "" : "/no_producer";
-  return fmt::format("{}{}", rows, kind);
+  return fmt::format("{}{}", rows, rows == 128 && s.ping_pong ? "/ping_pong" : "");
 }
 
 /// The time of a kernel's blocks, whatever memory takes.
@@ -114,7 +113,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
       is_known_(costs != nullptr) {
   if (!is_known_) return;
-  const int d = padded(spec.head_dim, 16), dv = padded(spec.value_dim(), 16);
+  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
   row_bytes_ = size_of(spec.dtype) * (d + dv);
   share_of_row_ = 1.0 / rows_;

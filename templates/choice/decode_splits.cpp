@@ -4,22 +4,14 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "dsl/expression_text.h"
 #include "templates/key_range.h"
+#include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {
 
 constexpr int waves_tried[] = {1, 2, 3};
-
-int padded(int dim) { return (dim + 15) / 16 * 16; }
-
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-std::string extent_or(std::optional<int> length, const char* name) {
-  return length ? std::to_string(*length) : name;
-}
 
 constexpr double picoseconds = 1e6;  // of a microsecond
 constexpr int unit_share = 10000;    // a share of 1, in SplitCosts
@@ -31,10 +23,75 @@ std::int64_t whole(double us) { return static_cast<std::int64_t>(us * picosecond
 int residents(const AttentionSpec& spec, const DecodeBlocks& blocks) {
   constexpr int all_shared = 227 * 1024, slot_keys = 2 * 64;
   if (blocks.row_tile > 64) return 1;
-  const int d = padded(spec.head_dim), dv = padded(spec.value_dim());
+  const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const auto shared =
       static_cast<int>(size_of(spec.dtype)) * (blocks.row_tile * d + slot_keys * (d + dv));
   return 2 * shared <= all_shared ? 2 : 1;
+}
+
+/// What the splits of a call share, and what so many of them cost.
+template <WholeNumber Number>
+class Splitting {
+ public:
+  Splitting(const DecodeSizes<Number>& problem, const SplitCosts& costs)
+      : costs_(costs),
+        keys_(problem.keys),
+        shares_(maximum(quotient_up(keys_, keys_of_splits), 1)),
+        blocks_(maximum(problem.batch * problem.heads * problem.row_tiles, 1)),
+        readers_(maximum(problem.row_tiles * Constant(costs.readers), 1)),
+        processors_(maximum(problem.multiprocessors, 1)),
+        other_processors_(processors_ - 1),
+        combined_(blocks_ * Constant(costs.partial) + Constant(costs.split)),
+        read_(blocks_ * Constant(costs.read)) {}
+
+  /// Beside what any number of splits costs: the multiprocessor that ends last or the bytes from memory,
+  /// which hold each other up where both take long, and combining.
+  [[nodiscard]] Number cost(const Number& splits) const {
+    const Number turns = (blocks_ * splits + other_processors_) / processors_;
+    const Number keys = quotient_up(shares_, splits) * keys_of_splits;
+    const Number alone = turns % Constant(costs_.residents);
+    const Number computed =
+        keys * ((turns - alone) * Constant(costs_.key) + alone * Constant(costs_.lone_key)) +
+        turns * Constant(costs_.block);
+    const Number read = read_ * minimum(keys * splits, keys_) / readers_;
+    const Number more = maximum(computed, read), less = minimum(computed, read);
+    return more + less / 100 * (less * Constant(costs_.stall) / more) / (unit_share / 100) +
+           splits * combined_;
+  }
+
+  struct Best {
+    Number splits, cost;
+  };
+  [[nodiscard]] Best best() const {
+    const Number limit = minimum(shares_, Constant(costs_.most_splits));
+    Number last = minimum(limit, 1);
+    Best best{last, cost(last)};
+    for (const int waves : waves_tried) {
+      const Number most = maximum(minimum(processors_ * waves / blocks_, limit), 1);
+      if constexpr (!std::same_as<Number, Tile>)
+        if (most == last) continue;  // where keys are few, or blocks many
+      last = most;
+      const Number own = cost(most);
+      best.splits = where(own < best.cost, most, best.splits);
+      best.cost = minimum(own, best.cost);
+    }
+    return best;
+  }
+
+ private:
+  using Constant = ConstantFor<Number>;
+
+  const SplitCosts& costs_;
+  // What does not depend on the number of splits is computed once: a launch's number has few steps.
+  Number keys_, shares_, blocks_, readers_, processors_, other_processors_;
+  Number combined_;  ///< what combining a split takes
+  Number read_;      ///< what reading a key takes in all blocks
+};
+
+/// Launches, and combining each row.
+std::int64_t cost_of_any(const DecodeProblem& problem, const SplitCosts& costs) {
+  return costs.launch +
+         problem.rows * costs.row / std::max<std::int64_t>(1, problem.multiprocessors);
 }
 
 }  // namespace
@@ -48,7 +105,7 @@ std::string decode_family(const DecodeBlocks& blocks) {
 
 SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
                        const DecodeCosts& costs, double bytes_per_us) {
-  const int both = padded(spec.head_dim) + padded(spec.value_dim());
+  const int both = round_up(spec.head_dim) + round_up(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
   const double key = std::max(1 / picoseconds, at_dim(costs.columns_us, both / 2.) / 128);
@@ -70,90 +127,38 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, do
 
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits) {
-  const std::int64_t blocks =
-      std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
-  const std::int64_t readers = std::max<std::int64_t>(1, costs.readers * problem.row_tiles);
-  const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
-  const std::int64_t turns = up(blocks * splits, processors);
-  const std::int64_t keys =
-      up(std::max<std::int64_t>(1, up(problem.keys, keys_of_splits)), splits) * keys_of_splits;
-  const std::int64_t alone = turns % costs.residents;
-  const std::int64_t computed =
-      keys * ((turns - alone) * costs.key + alone * costs.lone_key) + turns * costs.block;
-  const std::int64_t read = blocks * std::min(keys * splits, problem.keys) * costs.read / readers;
-  const std::int64_t more = std::max(computed, read), less = std::min(computed, read);
-  return costs.launch + more + less / 100 * (costs.stall * less / more) / (unit_share / 100) +
-         problem.rows * costs.row / processors + splits * (costs.split + blocks * costs.partial);
+  return Splitting(problem, costs).cost(splits) + cost_of_any(problem, costs);
 }
 
 CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
-  const std::int64_t shares =
-      std::clamp<std::int64_t>(up(problem.keys, keys_of_splits), 1, costs.most_splits);
-  const std::int64_t blocks =
-      std::max<std::int64_t>(1, problem.batch * problem.heads * problem.row_tiles);
-  const std::int64_t processors = std::max<std::int64_t>(1, problem.multiprocessors);
-  CostedSplits best{.splits = 1, .cost = cost_of_splits(problem, costs, 1)};
-  std::int64_t last = 1;
-  for (const int waves : waves_tried) {
-    const std::int64_t most = std::clamp<std::int64_t>(waves * processors / blocks, 1, shares);
-    if (most == last) continue;  // where keys are few, or blocks many
-    last = most;
-    const std::int64_t cost = cost_of_splits(problem, costs, most);
-    if (cost < best.cost) best = {.splits = most, .cost = cost};
-  }
-  return best;
+  const auto [splits, cost] = Splitting(problem, costs).best();
+  return {splits, cost + cost_of_any(problem, costs)};
 }
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   const AttentionSpec& a = spec.attention;
   const SplitCosts costs =
       split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size, model);
-  const std::string batch = extent_or(a.batch, "B");
+  ProgramBuilder b("splits");
+  const auto size = [&](std::optional<int> fixed, const char* name) {
+    return fixed ? b.constant(*fixed, DType::i32) : b.scalar(name, DType::i32);
+  };
+  const int heads = spec.packs_heads() && a.kv_heads ? a.kv_heads : a.heads;
+  const Tile batch = size(a.batch, "B");
   // Of packed sequences, lengths are the mean.
-  const auto mean = [&](std::optional<int> length, const char* all) {
-    return fmt::format("(({0} + max(1, {1}) - 1) // max(1, {1}))", extent_or(length, all), batch);
-  };
-  const std::string q_len = a.packed() ? mean(a.q_len, "Tq") : extent_or(a.q_len, "Sq");
-  const std::string heads =
-      a.heads ? std::to_string(spec.packs_heads() && a.kv_heads ? a.kv_heads : a.heads)
-              : std::string("H");
-  const std::string all_keys = spec.page_size ? fmt::format("max_pages * {}", spec.page_size)
-                               : a.packed()   ? mean(a.kv_len, "Tk")
-                                              : extent_or(a.kv_len, "Sk");
-  std::string text =
-      fmt::format("keys = {}; shares = max(1, (keys + {}) // {}); tiles = ({} * {} + {}) // {}; ",
-                  KeyRange(a).count_text(q_len, all_keys), keys_of_splits - 1, keys_of_splits,
-                  q_len, spec.packs_heads() ? a.group() : 1, row_tile - 1, row_tile);
-  text += fmt::format("blocks = max(1, {} * {} * tiles); ", batch, heads);
-  text += fmt::format("readers = max(1, {} * tiles); ", costs.readers);
-  text += fmt::format("combine = {} + blocks * {}; limit = min(shares, {}); ", costs.split,
-                      costs.partial, costs.most_splits);
-  // best_w and least_w: the best so far, and its cost; of turns_w blocks of each multiprocessor.
-  const auto try_splits = [&](int waves, const std::string& splits) {
-    text += fmt::format("most_{} = {}; ", waves, splits);
-    text += fmt::format("turns_{0} = -(-blocks * most_{0} // multiprocessors); ", waves);
-    text += fmt::format(
-        "part_{0} = -(-shares // most_{0}) * {1}; "
-        "alone_{0} = turns_{0} % {2}; computed_{0} = turns_{0} * {5} + "
-        "part_{0} * ((turns_{0} - alone_{0}) * {3} + alone_{0} * {4}); "
-        "read_{0} = blocks * min(part_{0} * most_{0}, keys) * {6} // readers; ",
-        waves, keys_of_splits, costs.residents, costs.key, costs.lone_key, costs.block, costs.read);
-    text += fmt::format(
-        "more_{0} = max(computed_{0}, read_{0}); less_{0} = min(computed_{0}, read_{0}); "
-        "cost_{0} = more_{0} + less_{0} // 100 * ({1} * less_{0} // more_{0}) // 100 + "
-        "most_{0} * combine; ",
-        waves, costs.stall);
-  };
-  try_splits(0, "1");
-  std::string best = "most_0", least = "cost_0";
-  for (const int waves : waves_tried) {
-    try_splits(waves, fmt::format("max(1, min(limit, {} * multiprocessors // blocks))", waves));
-    text += fmt::format("best_{0} = where(cost_{0} < {1}, most_{0}, {2}); ", waves, least, best);
-    text += fmt::format("least_{0} = min(cost_{0}, {1}); ", waves, least);
-    best = fmt::format("best_{}", waves);
-    least = fmt::format("least_{}", waves);
-  }
-  return text + best;
+  const auto mean = [&](const Tile& all) { return quotient_up(all, maximum(batch, 1)); };
+  const Tile q_len = a.packed() ? mean(size(a.q_len, "Tq")) : size(a.q_len, "Sq");
+  const Tile kv_len = spec.page_size ? size({}, "max_pages") * spec.page_size
+                      : a.packed()   ? mean(size(a.kv_len, "Tk"))
+                                     : size(a.kv_len, "Sk");
+  const int rows_of_head = spec.packs_heads() ? a.group() : 1;
+  const DecodeSizes<Tile> problem{.batch = batch,
+                                  .heads = size(a.heads ? std::optional(heads) : std::nullopt, "H"),
+                                  .row_tiles = quotient_up(q_len * rows_of_head, row_tile),
+                                  .keys = KeyRange(a).count(q_len, kv_len),
+                                  .rows = {},
+                                  .multiprocessors = size({}, "multiprocessors")};
+  return write_expression(b.function(), Splitting(problem, costs).best().splits.id());
 }
 
 }  // namespace flashcore

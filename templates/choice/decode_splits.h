@@ -7,18 +7,21 @@
 
 #include "templates/attention_decode.h"
 #include "templates/choice/cost_coefficients.h"
+#include "templates/whole_numbers.h"
 
 namespace flashcore {
 
-/// What decides how many splits are best.
-struct DecodeProblem {
-  std::int64_t batch = 1;
-  std::int64_t heads = 1;      ///< that have blocks of their own: of keys, or of queries
-  std::int64_t row_tiles = 1;  ///< tiles of the rows of one of these heads
-  std::int64_t keys = 0;       ///< that some row of the longest sequence sees
-  std::int64_t rows = 1;       ///< of all heads of queries
-  std::int64_t multiprocessors = 1;
+/// What decides how many splits are best. `Number` is a whole number or a scalar of a program.
+template <WholeNumber Number>
+struct DecodeSizes {
+  Number batch{1};
+  Number heads{1};      ///< that have blocks of their own: of keys, or of queries
+  Number row_tiles{1};  ///< tiles of the rows of one of these heads
+  Number keys{0};       ///< that some row of the longest sequence sees
+  Number rows{1};       ///< of all heads of queries
+  Number multiprocessors{1};
 };
+using DecodeProblem = DecodeSizes<std::int64_t>;
 
 /// What blocks of a split program cost, in picoseconds: whole numbers, for an expression.
 struct SplitCosts {

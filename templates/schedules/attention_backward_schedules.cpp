@@ -1,84 +1,143 @@
-// Schedules that ship for attention_backward_*. Those for wgmma were measured on one H200
-// (docs/performance_hopper.md); the others keep what FlashAttention-2's tiles keep in registers.
+// Schedules that ship for the programs of attention's backward pass, as tables: for each program the
+// tiles of warpgroups and those of warps, the best first. Tiles that do not fit are refused, and the
+// next are taken. Those for wgmma were measured on one H200 (docs/performance_hopper.md); the others
+// keep what FlashAttention-2's tiles keep in registers.
 #include <algorithm>
+#include <span>
 
+#include "dsl/error.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_adding.h"
 #include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
 namespace {
+
+enum Trait : unsigned {
+  full_only = 1,    ///< for full masks alone
+  masked_only = 2,  ///< for all others alone
+  peel_masks = 4,
+  ping_pong = 8,
+  ascending = 16,
+  persistent = 32,
+  last_tiles_first = 64,  ///< under a mask
+};
+
+/// Tiles for queries and values of up to so many columns.
+struct Tiles {
+  int least, most;
+  int rows, cols, warps_m, warps_n, stages;
+  unsigned traits = 0;
+};
+constexpr int any = 1 << 20;  // columns
+
+// ---- warpgroups: two, which divide the tile of 128 rows or columns
+
+/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
+constexpr Tiles keys_of_warpgroups[] = {
+    {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending},
+    {97, 128, 48, 128, 8, 1, 3, peel_masks | ascending | full_only},
+    {1, 128, 64, 128, 8, 1, 2, ascending},
+    {129, 192, 64, 128, 8, 1, 2, ping_pong},
+    {193, any, 48, 128, 8, 1, 2, ping_pong},
+    {1, any, 32, 128, 8, 1, 2},
+    {129, any, 32, 128, 8, 1, 1},
+};
+/// The sums and weights of tiles of 128 rows need more registers than a thread has. With three
+/// slots the products of an iteration run beside the scores of the next.
+constexpr Tiles adding_keys_of_warpgroups[] = {
+    {1, 64, 64, 128, 8, 1, 3, peel_masks | ascending},
+    {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
+};
+constexpr Tiles values_of_warpgroups[] = {
+    {1, 192, 96, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
+    {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
+    {1, 192, 96, 128, 8, 1, 2, masked_only},
+    {1, any, 64, 128, 8, 1, 2},
+    {1, any, 32, 128, 8, 1, 2},
+};
+/// As many keys as leave three slots: two iterations in flight hold the keys of both. Beyond 128
+/// columns persistent blocks under a mask were slower at 8k.
+constexpr Tiles queries_of_warpgroups[] = {
+    {1, 64, 128, 128, 8, 1, 3, persistent | full_only},
+    {65, 96, 128, 96, 8, 1, 3, persistent | full_only},
+    {97, 128, 128, 64, 8, 1, 3, persistent | full_only},
+    {97, 128, 128, 80, 8, 1, 3, persistent | masked_only},
+    {129, 192, 128, 64, 8, 1, 2, persistent | ping_pong | full_only},
+    {193, any, 128, 48, 8, 1, 2, persistent | ping_pong | full_only},
+    {1, 64, 128, 128, 8, 1, 3, ping_pong | last_tiles_first},
+    {65, 96, 128, 96, 8, 1, 3, ping_pong | last_tiles_first},
+    {97, 128, 128, 64, 8, 1, 3, ping_pong | last_tiles_first},
+    {129, 192, 128, 64, 8, 1, 2, ping_pong | last_tiles_first},
+    {193, any, 128, 48, 8, 1, 2, ping_pong | last_tiles_first},
+    {1, 128, 128, 64, 8, 1, 2, last_tiles_first},
+    {129, any, 128, 32, 8, 1, 2, last_tiles_first},
+};
+
+// ---- products of one warp each: with two warps along the columns each holds half of an output's
+
+/// A warp holds both gradients of 16 keys, or the wider one.
+constexpr Tiles keys_of_warps[] = {
+    {1, 64, 64, 128, 8, 1, 2},   {1, 128, 32, 128, 8, 1, 2},  {1, any, 32, 64, 4, 1, 1},
+    {129, any, 16, 64, 4, 1, 1}, {129, any, 64, 64, 4, 2, 1}, {1, any, 32, 64, 4, 2, 1},
+    {1, any, 32, 32, 2, 2, 1},
+};
+constexpr Tiles queries_of_warps[] = {
+    {1, 128, 128, 64, 8, 1, 2},
+    {1, 192, 64, 64, 4, 1, 1},
+    {1, any, 64, 32, 4, 1, 1},
+    {1, any, 32, 32, 2, 1, 1},
+};
+// Opaque blocks, where the target has no better.
+constexpr Tiles keys_of_blocks[] = {
+    {1, any, 64, 64, 4, 2, 1},
+    {1, any, 32, 64, 4, 2, 1},
+    {1, any, 32, 32, 2, 2, 1},
+    {1, any, 32, 16, 1, 2, 1},
+};
+constexpr Tiles queries_of_blocks[] = {
+    {1, any, 64, 64, 4, 2, 1},
+    {1, any, 32, 64, 2, 2, 1},
+    {1, any, 32, 32, 2, 2, 1},
+    {1, any, 16, 32, 1, 2, 1},
+};
 
 /// The wider of a query and a value.
 int widest(const AttentionSpec& spec) {
   return round_up(std::max(spec.head_dim, spec.value_dim()));
 }
 
-/// A persistent block would have to find its segments for every output tile.
-bool may_persist(const AttentionSpec& spec) {
-  return !spec.packed() && !spec.q_lens && !spec.kv_lens;
+bool is_for(const Tiles& tiles, const AttentionSpec& spec) {
+  const bool masked = !spec.mask.is_full();
+  // A persistent block would have to find its segments for every output tile.
+  const bool may_persist = !spec.packed() && !spec.q_lens && !spec.kv_lens;
+  return tiles.least <= widest(spec) && widest(spec) <= tiles.most &&
+         !(tiles.traits & (masked ? full_only : masked_only)) &&
+         (may_persist || !(tiles.traits & persistent));
 }
 
-/// Two warpgroups, which divide the tile of 128 rows or columns.
-Schedule warpgroups(int rows, int cols, int stages) {
-  Schedule s = warpgroup_tiles(rows, cols);
-  s.warps_m = 128 / 16;
-  s.stages = stages;
-  return s;
-}
-
-/// Products of one warp each, or opaque blocks where the target has no better. With two warps along
-/// the columns each holds half of an output's columns.
-Schedule warps(const Target& target, int rows, int cols, int warps_m, int warps_n, int stages) {
+Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target& target,
+                     bool of_warpgroups) {
   Schedule s;
-  choose_family(s, target);
-  s.tiles = {{"rows", rows}, {"cols", cols}};
-  s.warps_m = warps_m;
-  s.warps_n = warps_n;
-  s.stages = stages;
-  if (warps_n > 1 && target.mma_m16n8k16) s.product_split = ProductSplit::columns;
+  if (of_warpgroups)
+    s = warpgroup_tiles(tiles.rows, tiles.cols);
+  else
+    choose_family(s, target);
+  s.tiles = {{"rows", tiles.rows}, {"cols", tiles.cols}};
+  s.warps_m = tiles.warps_m;
+  s.warps_n = tiles.warps_n;
+  s.stages = tiles.stages;
+  if (tiles.warps_n > 1 && target.mma_m16n8k16) s.product_split = ProductSplit::columns;
+  s.peel_masks = tiles.traits & peel_masks;
+  s.ping_pong = tiles.traits & ping_pong;
+  s.descending = !(tiles.traits & ascending);
+  s.persistent = tiles.traits & persistent;
+  s.last_tiles_first = (tiles.traits & last_tiles_first) && !spec.mask.is_full();
   return s;
-}
-
-/// A warp holds both gradients of 16 keys, or the wider one. Tiles that do not fit are refused, and
-/// the next is taken.
-std::vector<Schedule> keys_of_warps(const AttentionSpec& spec, const Target& target) {
-  if (!target.mma_m16n8k16)
-    return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 4, 2, 1),
-            warps(target, 32, 32, 2, 2, 1), warps(target, 32, 16, 1, 2, 1)};
-  std::vector<Schedule> schedules;
-  if (widest(spec) <= 64) schedules.push_back(warps(target, 64, 128, 8, 1, 2));
-  if (widest(spec) <= 128) {
-    schedules.push_back(warps(target, 32, 128, 8, 1, 2));
-    schedules.push_back(warps(target, 32, 64, 4, 1, 1));
-  } else {
-    schedules.push_back(warps(target, 32, 64, 4, 1, 1));
-    schedules.push_back(warps(target, 16, 64, 4, 1, 1));
-    schedules.push_back(warps(target, 64, 64, 4, 2, 1));
-  }
-  schedules.push_back(warps(target, 32, 64, 4, 2, 1));
-  schedules.push_back(warps(target, 32, 32, 2, 2, 1));
-  return schedules;
-}
-
-std::vector<Schedule> queries_of_warps(const AttentionSpec& spec, const Target& target) {
-  if (!target.mma_m16n8k16)
-    return {warps(target, 64, 64, 4, 2, 1), warps(target, 32, 64, 2, 2, 1),
-            warps(target, 32, 32, 2, 2, 1), warps(target, 16, 32, 1, 2, 1)};
-  std::vector<Schedule> schedules;
-  if (widest(spec) <= 128) schedules.push_back(warps(target, 128, 64, 8, 1, 2));
-  if (widest(spec) <= 192) schedules.push_back(warps(target, 64, 64, 4, 1, 1));
-  schedules.push_back(warps(target, 64, 32, 4, 1, 1));
-  schedules.push_back(warps(target, 32, 32, 2, 1, 1));
-  return schedules;
-}
-
-void append(std::vector<Schedule>& schedules, const std::vector<Schedule>& others) {
-  schedules.insert(schedules.end(), others.begin(), others.end());
 }
 
 /// A warp for every 8 rows, of which it holds both tensors' elements, or for 4.
-std::vector<Schedule> of_rows(const AttentionSpec& spec, const Target& target, const char* axis) {
+std::vector<Schedule> elementwise(const AttentionSpec& spec, const Target& target,
+                                  const char* axis) {
   Schedule s;
   choose_family(s, target);
   s.warps_m = 4;
@@ -91,103 +150,34 @@ std::vector<Schedule> of_rows(const AttentionSpec& spec, const Target& target, c
   return schedules;
 }
 
+/// What programs with products have, by their names: the tiles of warpgroups, of warps and of blocks.
+struct ProductTiles {
+  std::string_view program;
+  std::span<const Tiles> of_warpgroups, of_warps, of_blocks;
+};
+constexpr ProductTiles products[] = {
+    {"attention_backward_keys", keys_of_warpgroups, keys_of_warps, keys_of_blocks},
+    {"attention_backward_adding_keys", adding_keys_of_warpgroups, keys_of_warps, keys_of_blocks},
+    {"attention_backward_values", values_of_warpgroups, keys_of_warps, keys_of_blocks},
+    {"attention_backward_queries", queries_of_warpgroups, queries_of_warps, queries_of_blocks},
+};
+
 }  // namespace
 
-std::vector<Schedule> attention_backward_rows_schedules(const AttentionSpec& spec,
-                                                        const Target& target) {
-  return of_rows(spec, target, "rows");
-}
-
-std::vector<Schedule> attention_backward_keys_schedules(const AttentionSpec& spec,
-                                                        const Target& target) {
+std::vector<Schedule> attention_backward_schedules(std::string_view program,
+                                                   const AttentionSpec& spec,
+                                                   const Target& target) {
+  const auto* const own = std::ranges::find(products, program, &ProductTiles::program);
+  if (own == std::end(products))
+    return elementwise(spec, target, program == "attention_backward_groups" ? "cols" : "rows");
   std::vector<Schedule> schedules;
-  const int dim = widest(spec);
-  if (target.wgmma && dim <= 128) {
-    // Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
-    Schedule s = warpgroups(dim <= 96 ? 64 : 48, 128, 3);
-    s.peel_masks = true;
-    s.ping_pong = dim <= 96;
-    s.descending = false;
-    if (dim <= 96 || spec.mask.is_full()) schedules.push_back(s);
-    Schedule one = warpgroups(64, 128, 2);
-    one.descending = false;
-    schedules.push_back(one);
-    schedules.push_back(warpgroups(32, 128, 2));
-  } else if (target.wgmma) {
-    Schedule s = warpgroups(dim <= 192 ? 64 : 48, 128, 2);
-    s.ping_pong = true;
-    schedules.push_back(s);
-    schedules.push_back(warpgroups(32, 128, 2));
-    schedules.push_back(warpgroups(32, 128, 1));
-  }
-  append(schedules, keys_of_warps(spec, target));
+  const auto add = [&](std::span<const Tiles> table, bool of_warpgroups) {
+    for (const Tiles& tiles : table)
+      if (is_for(tiles, spec)) schedules.push_back(schedule_of(tiles, spec, target, of_warpgroups));
+  };
+  if (target.wgmma) add(own->of_warpgroups, true);
+  add(target.mma_m16n8k16 ? own->of_warps : own->of_blocks, false);
   return schedules;
-}
-
-std::vector<Schedule> attention_backward_adding_keys_schedules(const AttentionSpec& spec,
-                                                               const Target& target) {
-  std::vector<Schedule> schedules;
-  const int dim = widest(spec);
-  if (target.wgmma && dim <= 128) {
-    // The sums and weights of tiles of 128 rows need more registers than a thread has. With three
-    // slots the products of an iteration run beside the scores of the next.
-    for (int stages = dim <= 64 ? 3 : 2; stages >= 2; --stages) {
-      Schedule s = warpgroups(64, 128, stages);
-      s.descending = false;
-      s.peel_masks = true;
-      schedules.push_back(s);
-    }
-  }
-  append(schedules, keys_of_warps(spec, target));
-  return schedules;
-}
-
-std::vector<Schedule> attention_backward_values_schedules(const AttentionSpec& spec,
-                                                          const Target& target) {
-  std::vector<Schedule> schedules;
-  if (target.wgmma) {
-    Schedule s = warpgroups(widest(spec) <= 192 ? 96 : 64, 128, 2);
-    const bool masked = !spec.mask.is_full();
-    s.peel_masks = s.ping_pong = !masked;
-    schedules.push_back(s);
-    schedules.push_back(warpgroups(64, 128, 2));
-    schedules.push_back(warpgroups(32, 128, 2));
-  }
-  append(schedules, keys_of_warps(spec, target));
-  return schedules;
-}
-
-std::vector<Schedule> attention_backward_queries_schedules(const AttentionSpec& spec,
-                                                           const Target& target) {
-  std::vector<Schedule> schedules;
-  if (target.wgmma) {
-    const int dim = widest(spec);
-    const bool masked = !spec.mask.is_full();
-    // As many keys as leave three slots: two iterations in flight hold the keys of both.
-    const int keys = dim <= 64 ? 128 : dim <= 96 ? 96 : dim <= 128 ? 64 : dim <= 192 ? 64 : 48;
-    Schedule s = warpgroups(128, keys, dim <= 128 ? 3 : 2);
-    // Beyond 128 columns persistent blocks under a mask were slower at 8k.
-    if (may_persist(spec) && (!masked || (dim > 96 && dim <= 128))) {
-      Schedule persistent = s;
-      persistent.persistent = true;
-      if (masked && dim <= 128) persistent.tiles["cols"] = 80;
-      persistent.ping_pong = dim > 128;
-      schedules.push_back(persistent);
-    }
-    s.ping_pong = true;
-    s.last_tiles_first = masked;
-    schedules.push_back(s);
-    Schedule safer = warpgroups(128, dim <= 128 ? 64 : 32, 2);
-    safer.last_tiles_first = masked;
-    schedules.push_back(safer);
-  }
-  append(schedules, queries_of_warps(spec, target));
-  return schedules;
-}
-
-std::vector<Schedule> attention_backward_groups_schedules(const AttentionSpec& spec,
-                                                          const Target& target) {
-  return of_rows(spec, target, "cols");
 }
 
 }  // namespace flashcore

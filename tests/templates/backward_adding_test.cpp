@@ -10,6 +10,7 @@
 
 #include "codegen/generate.h"
 #include "dsl/error.h"
+#include "templates/attention_backward.h"
 #include "templates/attention_backward_adding.h"
 #include "tests/templates/support/backward_run.h"
 
@@ -88,7 +89,9 @@ std::string kernel_of(int head_dim, std::size_t schedule = 0) {
   const AttentionSpec spec{.head_dim = head_dim};
   const Target& target = find_target("sm_90a");
   return generate(attention_backward_adding_keys(spec),
-                  attention_backward_adding_keys_schedules(spec, target).at(schedule), target)
+                  attention_backward_schedules("attention_backward_adding_keys", spec, target)
+                      .at(schedule),
+                  target)
       .body;
 }
 

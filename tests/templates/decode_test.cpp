@@ -317,6 +317,8 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
   window.mask = sliding_window(999, 0);
   AttentionSpec packed = grouped(64, 32, 8);
   packed.layout = TensorLayout::thd;
+  AttentionSpec packed_window = packed;
+  packed_window.mask = window.mask;
   const DecodeSpec specs[] = {
       {grouped(64, 32, 8)},
       {grouped(64, 32, 8), 16},
@@ -324,6 +326,7 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
       {grouped(128, 32, 8), 0, DecodeRows::packed_in_registers, true},
       {window, 0, DecodeRows::of_head},
       {packed, 0, DecodeRows::packed, true},
+      {packed_window, 0, DecodeRows::packed, true},
   };
   for (DecodeSpec spec : specs)
     for (const int tile : {16, 64, 128})

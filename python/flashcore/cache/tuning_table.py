@@ -118,7 +118,7 @@ def _text(file: Path, named: bool) -> str | None:
 
 def key_for(spec: AttentionSpec, target: str, problem: Problem = ANY) -> dict[str, Any]:
     """The fields of an entry that say what it is for."""
-    key: dict[str, Any] = json.loads(_core.winner_keys(spec.to_json(), target, *problem)[0])
+    key: dict[str, Any] = json.loads(_core.winner_key(spec.to_json(), target, *problem))
     return key
 
 
@@ -137,7 +137,9 @@ def write(
     for key in keys:  # of several shapes, of which some may be alike
         if dict(key) not in new:
             new.append(dict(key))
-    fields = json.loads(schedule.to_json())
+    plain = json.loads(_core.normal_schedule('{"tiles": {}}'))
+    fields = {name: value for name, value in json.loads(schedule.to_json()).items()
+              if value != plain[name]}  # fmt: skip
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with private_files.lock(_lock_of(file), f"write the schedules to {file}"):

@@ -288,46 +288,32 @@ std::string compare_gradients(const Definition& definition) {
 std::string compare_backward(const AttentionSpec& spec, const Target& target,
                              const std::function<bool(const Site&)>& visible,
                              const BackwardProblem& problem, bool all_schedules) {
-  struct Step {
-    Program program;
-    std::vector<Schedule> schedules;
-  };
-  std::vector<Step> steps{
-      {attention_backward_rows(spec), attention_backward_rows_schedules(spec, target)}};
+  std::vector<Program> programs{attention_backward_rows(spec)};
   if (problem.adding)
-    steps.insert(steps.end(), {{attention_backward_adding_zeros(spec),
-                                attention_backward_rows_schedules(spec, target)},
-                               {attention_backward_adding_keys(spec),
-                                attention_backward_adding_keys_schedules(spec, target)},
-                               {attention_backward_adding_queries(spec),
-                                attention_backward_rows_schedules(spec, target)}});
+    programs.insert(programs.end(),
+                    {attention_backward_adding_zeros(spec), attention_backward_adding_keys(spec),
+                     attention_backward_adding_queries(spec)});
   else
-    steps.insert(
-        steps.end(),
-        {{attention_backward_keys(spec), attention_backward_keys_schedules(spec, target)},
-         {attention_backward_queries(spec), attention_backward_queries_schedules(spec, target)}});
-  if (!problem.adding && backward_apart(spec))
-    steps.push_back(
-        {attention_backward_values(spec), attention_backward_values_schedules(spec, target)});
-  if (spec.group() > 1)
-    steps.push_back(
-        {attention_backward_groups(spec), attention_backward_groups_schedules(spec, target)});
+    programs.insert(programs.end(),
+                    {attention_backward_keys(spec), attention_backward_queries(spec)});
+  if (!problem.adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
+  if (spec.group() > 1) programs.push_back(attention_backward_groups(spec));
   Definition definition(spec, visible, problem);
   std::string report;
-  for (const Step& step : steps) {
+  for (const Program& program : programs) {
     int launches = 0;
     const std::map<std::string, Values> given = definition.given;
-    for (const Schedule& schedule : step.schedules) {
+    for (const Schedule& schedule : attention_backward_schedules(program.name(), spec, target)) {
       if (launches > 0 && !all_schedules) break;
       definition.given = given;
       try {
-        report += launch(step.program, schedule, target, definition);
+        report += launch(program, schedule, target, definition);
         ++launches;
       } catch (const ScheduleError&) {
         // The next one is what a user gets.
       }
     }
-    if (launches == 0) report += fmt::format("{}: no schedule fits\n", step.program.name());
+    if (launches == 0) report += fmt::format("{}: no schedule fits\n", program.name());
     if (!report.empty()) return report;
   }
   return compare_gradients(definition);
