@@ -131,10 +131,9 @@ void KernelText::declare_lane_offsets() {
   });
   for (auto& [key, name] : lane_offsets_) {
     const AxisLayout& layout = key.second;
-    name = names_.unique(f_[key.first].name + "_lane");
     std::string offset = warp_base(layout);
     if (layout.lanes > 1) offset = plus(offset, lane_term(layout));
-    out_.line("const int {} = {};", name, offset);
+    name = constant("int", f_[key.first].name + "_lane", offset);
   }
 }
 

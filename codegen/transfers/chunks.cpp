@@ -142,6 +142,24 @@ std::string TileMover::first_copied(const Op& copy, AxisId axis) {
   return looped ? fmt::format("{} * {}", scalar(copy.operands[0]), f_[axis].tile) : begin(axis);
 }
 
+void TileMover::require_rows_of_chunks(const Op& op, bool dense, std::string_view copies,
+                                       int multiple) const {
+  const std::string& tensor = f_[op.tensor].name;
+  const Coordinate& last = op.coordinates.back();
+  if (!dense)
+    throw SpecError(
+        {fmt::format("a product of {} along dimension {}", tensor,
+                     dimension_along(op, accessed_axes(f_, op)[1])),
+         fmt::format("{} copies need neighbouring elements in the last axis of the tile", copies),
+         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
+  if (f_[last.axis].ragged && !last.computed)
+    throw SpecError(
+        {fmt::format("a product of {} along the ragged axis {}", tensor, f_[last.axis].name),
+         fmt::format("{} copies need rows that begin at a multiple of {} elements", copies,
+                     multiple),
+         "index the last dimension with an axis that is not ragged", op.where});
+}
+
 void TileMover::print_copy(const Op& op, const std::string& pointer) {
   const Buffer& buffer = f_[op.buffer];
   const std::vector<AxisId> axes = accessed_axes(f_, op);
@@ -149,36 +167,27 @@ void TileMover::print_copy(const Op& op, const std::string& pointer) {
   const std::size_t row_dim = dimension_along(op, axes[0]),
                     column_dim = dimension_along(op, axes[1]);
   const bool computed = !runs_along(op, axes[0]);
-  if (column_dim + 1 != op.coordinates.size() || !runs_along(op, axes[1]))
-    throw SpecError(
-        {fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
-         "16-byte copies need neighbouring elements in the last axis of the tile",
-         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
-  if (columns.ragged)
-    throw SpecError(
-        {fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name, columns.name),
-         fmt::format("16-byte copies need rows that begin at a multiple of {} elements",
-                     chunk_elements(buffer.dtype)),
-         "index the last dimension with an axis that is not ragged", op.where});
+  require_rows_of_chunks(op, column_dim + 1 == op.coordinates.size() && runs_along(op, axes[1]),
+                         "16-byte", chunk_elements(buffer.dtype));
 
   // Positions within the tile in 32 bits; only the tile's own start needs 64.
   const auto first = [&](AxisId axis) { return first_copied(op, axis); };
-  const std::string tile = names_.unique(buffer.name + "_source");
   std::string start = pointer;
   if (first(axes[0]) != "0" && !computed)
     start += fmt::format(" + ({}) * {}", first(axes[0]), stride(op.tensor, row_dim));
   if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
-  out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
-  const std::string left = names_.unique(buffer.name + "_rows");
+  const std::string type = fmt::format("{}*", element_type(buffer.dtype));
+  const std::string tile = constant(type + " const", buffer.name + "_source", start);
+  const auto left_of = [&](AxisId axis) {
+    return fmt::format("{} - ({})", extent(axis), first(axis));
+  };
+  std::string left, right;
   if (rows.may_overrun() && !computed)
-    out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
-  const std::string right = names_.unique(buffer.name + "_columns");
-  if (columns.may_overrun())
-    out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
+    left = constant("int", buffer.name + "_rows", left_of(axes[0]));
+  if (columns.may_overrun()) right = constant("int", buffer.name + "_columns", left_of(axes[1]));
 
   const std::string target = chunk_base(buffer, op.operands.empty() ? "0" : scalar(op.operands[1]));
-  const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
-  Rows global{type, "source", tile, "", rows.may_overrun() ? left : ""};
+  Rows global{"const " + type, "source", tile, "", left};
   if (computed)
     global.place = [&](const ThreadRows& of_thread) { return place_of_row(op, of_thread); };
   else

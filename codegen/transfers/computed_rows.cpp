@@ -53,7 +53,6 @@ std::vector<std::string> TileMover::position_texts(const Op& issue, const std::s
     std::vector<std::string> operands;
     for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
     storage_[value.index] = expression(op, operands);
-    if (!f_[value].type.is_scalar()) inlined_.insert(value);
   }
   std::vector<std::string> texts;
   for (ValueId value : f_[ops.back()].operands) texts.push_back(element(value, cursor));

@@ -32,6 +32,7 @@ class TileMover : protected KernelText {
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
+  void open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces);
   [[nodiscard]] bool is_operand_in_flight(const ir::Op& convert) const;
   [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
   [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;
@@ -55,6 +56,9 @@ class TileMover : protected KernelText {
   /// The tensor dimension an axis of the tile runs along.
   static std::size_t dimension_along(const ir::Op& op, ir::AxisId axis);
   [[nodiscard]] bool runs_along(const ir::Op& op, ir::AxisId axis) const;
+  /// Refuses copies of whole chunks whose rows are no neighbouring elements, or begin anywhere.
+  void require_rows_of_chunks(const ir::Op& op, bool dense, std::string_view copies,
+                              int multiple) const;
   std::string source_pointer(const ir::Op& op);
   /// The text of one chunk: whether its row is inside the tensor, its first column, its address in
   /// global memory, and its offset in the shared tile.
