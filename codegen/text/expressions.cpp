@@ -118,8 +118,7 @@ std::string KernelText::offset_text(const AxisLayout& layout, const std::string&
 
 std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
-  for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) text = plus(text, name);
+  if (const std::string* name = lane_offset_of({axis, layout})) text = plus(text, *name);
   for (std::size_t k = 0; k < cursor.axes.size(); ++k)
     if (cursor.axes[k] == axis)
       text = plus(text, offset_text(layout, cursor.fragments[k], cursor.slots[k]));

@@ -91,6 +91,8 @@ class KernelText {
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
 
   void declare_lane_offsets();
+  using LaneAxis = std::pair<ir::AxisId, ir::AxisLayout>;
+  [[nodiscard]] const std::string* lane_offset_of(const LaneAxis& wanted) const;
   std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
   [[nodiscard]] bool has_tile_loop(ir::TileScheduler scheduler) const;
   void print_cluster_rank();
@@ -117,7 +119,7 @@ class KernelText {
   };
   std::vector<Segment> segments_;                ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
-  std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
+  std::vector<std::pair<LaneAxis, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
   std::map<int, std::string> arrays_;              ///< by number: the name

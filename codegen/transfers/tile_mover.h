@@ -1,7 +1,6 @@
 // Tiles on their way: between tensors, shared memory and registers.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,7 +43,6 @@ class TileMover : protected KernelText {
   // chunks.cpp, global_memory.cpp: between tensors and shared memory or registers
   void print_segment(const ir::Op& op);
   void print_copies(const std::vector<const ir::Op*>& ops);
-  void print_copy(const ir::Op& op, const std::string& pointer);
   std::string first_copied(const ir::Op& copy, ir::AxisId axis);
   void print_staged_store(const ir::Op& op);
   void print_chunk_store(const std::string& pointer, const std::string& chunk,
@@ -79,14 +77,17 @@ class TileMover : protected KernelText {
   /// inside; or each at a place of its own.
   struct Rows {
     std::string type, walker, start, stride, left;
-    std::function<RowPlace(const ThreadRows&)> place = {};
+    std::vector<RowPlace> places = {};  ///< for each of the loops over chunks
   };
+  void print_copy(const ir::Op& op, const std::string& pointer, std::vector<RowPlace> places);
   template <class Body>
   void for_each_chunk(const ir::Buffer& buffer, const Rows& global, Body body);
   // computed_rows.cpp: rows whose positions the region of an issue computes
-  void locate_rows(const ir::Op& issue);
-  void forget_rows();
-  RowPlace place_of_row(const ir::Op& issue, const ThreadRows& of_thread);
+  /// By the text of a position under a loop over i: the array with the position in each iteration.
+  using PositionArrays = std::map<std::string, std::string>;
+  std::vector<RowPlace> locate_rows(const ir::Op& issue, PositionArrays& known);
+  RowPlace place_of_row(const ir::Op& issue, const std::string& at,
+                        const std::vector<std::string>& positions);
   std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
   std::string row_position(const ir::Op& issue, const ThreadRows& of_thread);
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
@@ -96,9 +97,6 @@ class TileMover : protected KernelText {
   void prepare_sources(ir::BlockId block);
 
   std::map<ir::BufferId, Ring> ring_names_;
-  /// Of rows that are being copied, by the text of a position under a loop over i: the array with
-  /// the position in each iteration.
-  std::map<std::string, std::string> row_positions_;
 };
 
 }  // namespace flashcore
