@@ -38,7 +38,7 @@ void instruction(const ScheduleCheck& check) {
   if (described_one.opaque && check.schedule.softmax == Softmax::registers)
     check.refuse(fmt::format("instruction {} with softmax = registers", name),
                  "which lane holds which element of its fragments is not documented",
-                 Mending{"softmax = shared", [](Schedule& s) { s.softmax = Softmax::shared; }});
+                 set("softmax", &Schedule::softmax, Softmax::shared));
 }
 
 void copies(const ScheduleCheck& check) {

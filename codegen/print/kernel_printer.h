@@ -22,7 +22,6 @@ class KernelPrinter : TileMover {
   void print_turn(const ir::Op& op);
   std::string end_of_blocks(ir::AxisId axis) const;
   void print_tile_loop(const ir::Op& loop);
-  void print_enter_parallel(const ir::Op& op);
   void print_draw(const ir::Op& op);
   void print_divide(const ir::Op& op);
 

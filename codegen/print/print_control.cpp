@@ -130,8 +130,10 @@ bool KernelPrinter::needs_position(BlockId block, AxisId axis) const {
 }
 
 void KernelPrinter::print_enter(const Op& op) {
-  if (f_[op.axis].kind != AxisKind::tiles) return print_enter_parallel(op);
-  if (needs_position(block_, op.axis)) print_position(op.axis, scalar(op.operands[0]));
+  const AxisKind kind = f_[op.axis].kind;
+  if (kind != AxisKind::tiles) begins_[op.axis.index] = scalar(op.operands[0]);
+  if (kind == AxisKind::tiles ? needs_position(block_, op.axis) : kind == AxisKind::parallel_tiles)
+    print_position(op.axis, scalar(op.operands[0]));
 }
 
 /// Whether a condition on rows, or a scalar, holds for all elements that the lanes of a warp hold.

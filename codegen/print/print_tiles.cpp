@@ -45,11 +45,6 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
   begins_ = begins;
 }
 
-void KernelPrinter::print_enter_parallel(const Op& op) {
-  begins_[op.axis.index] = scalar(op.operands[0]);
-  if (f_[op.axis].kind == AxisKind::parallel_tiles) print_position(op.axis, begins_[op.axis.index]);
-}
-
 /// The next tile takes over the variable of the one before, of which nothing is asked any more.
 void KernelPrinter::print_draw(const Op& op) {
   const std::string tile = scalar(op.operands[0]);

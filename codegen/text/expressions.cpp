@@ -19,6 +19,13 @@ namespace {
 
 constexpr std::size_t longest_remark = 400;
 
+/// Operations that the device prelude has a function of the same name for.
+constexpr OpCode device_functions[] = {
+    OpCode::atan,  OpCode::cos,  OpCode::erf,    OpCode::exp2,  OpCode::expm1,
+    OpCode::floor, OpCode::fma,  OpCode::log1p,  OpCode::log2,  OpCode::limit_scale,
+    OpCode::max,   OpCode::min,  OpCode::mul_rn, OpCode::round, OpCode::reciprocal,
+    OpCode::sin,   OpCode::sqrt, OpCode::tan};
+
 std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
 
 }  // namespace
@@ -209,26 +216,8 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
   const auto call = [&](std::string_view function) {
     return fmt::format("fc::{}({})", function, fmt::join(x, ", "));
   };
+  if (std::ranges::count(device_functions, op.code) > 0) return call(name_of(op.code));
   switch (op.code) {
-    case OpCode::exp2:
-    case OpCode::log2:
-    case OpCode::sqrt:
-    case OpCode::sin:
-    case OpCode::cos:
-    case OpCode::tan:
-    case OpCode::atan:
-    case OpCode::erf:
-    case OpCode::expm1:
-    case OpCode::log1p:
-    case OpCode::floor:
-    case OpCode::round:
-    case OpCode::reciprocal:
-    case OpCode::min:
-    case OpCode::max:
-    case OpCode::fma:
-    case OpCode::mul_rn:
-    case OpCode::limit_scale:
-      return call(ir::name_of(op.code));
     case OpCode::tanh:
       return call(op.precise ? "precise_tanh" : "tanh");
     case OpCode::neg:
