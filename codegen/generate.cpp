@@ -1,9 +1,10 @@
 #include "codegen/generate.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "codegen/prelude.h"
 #include "codegen/print/kernel_printer.h"
+#include "codegen/schedule_checks.h"
 #include "dsl/error.h"
 #include "dsl/ir/verify.h"
 
@@ -26,27 +27,20 @@ ir::Function run_passes(const Program& program, const Schedule& schedule, const 
 /// Nearby schedules that do fit in shared memory, in words.
 std::string fitting_alternatives(const Program& program, const Schedule& schedule,
                                  const Target& target) {
-  std::string found;
-  const auto consider = [&](const Schedule& candidate, const std::string& words) {
+  const auto fits = [&](const Mending& mending) {
+    Schedule candidate = schedule;
+    mending.change(candidate);
     try {
       run_passes(program, candidate, target, {});
-      found += (found.empty() ? "" : ", or ") + words;
       return true;
     } catch (const Error&) {
       return false;
     }
   };
-  for (int stages = schedule.stages - 1; stages >= 1; --stages) {
-    Schedule candidate = schedule;
-    candidate.stages = stages;
-    if (consider(candidate, fmt::format("stages = {}", stages))) break;
-  }
-  for (const auto& [axis, size] : schedule.tiles)
-    for (int smaller = size / 2; smaller >= 16 && smaller % 16 == 0; smaller /= 2) {
-      Schedule candidate = schedule;
-      candidate.tiles[axis] = smaller;
-      if (consider(candidate, fmt::format("a tile of {} along {}", smaller, axis))) break;
-    }
+  std::string found;
+  for (const std::vector<Mending>& alike : lesser_schedules(schedule))
+    if (const auto first = std::ranges::find_if(alike, fits); first != alike.end())
+      found += (found.empty() ? "" : ", or ") + first->words;
   return found.empty() ? "smaller tiles and fewer stages together" : found;
 }
 

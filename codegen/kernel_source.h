@@ -1,6 +1,7 @@
 // What code generation hands to the runtime: one CUDA file and everything needed to launch it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -90,16 +91,13 @@ struct KernelSource {
 
   /// Whether the kernel shows what is inside it: then its stores may cost it registers it lacks.
   [[nodiscard]] bool has_probes() const {
-    for (const TensorArgument& tensor : tensors)
-      if (tensor.unwritten) return true;
-    return false;
+    return std::ranges::any_of(tensors, [](const auto& t) { return t.unwritten.has_value(); });
   }
 
   /// Whether its blocks take tiles from a counter.
   [[nodiscard]] bool claims_tiles() const {
-    for (const ParameterField& field : parameters)
-      if (field.kind == ParameterField::Kind::tile_counter) return true;
-    return false;
+    return std::ranges::count(parameters, ParameterField::Kind::tile_counter,
+                              &ParameterField::kind) > 0;
   }
 
   std::vector<TensorArgument> tensors;

@@ -42,10 +42,9 @@ void warpgroups(const ScheduleCheck& check) {
                                      }});
   if (!products.by_copy_engine) return;
   if (s.softmax == Softmax::shared)
-    check.refuse(
-        fmt::format("instruction {} with softmax = shared", name),
-        "its accumulators are in registers with a known layout",
-        Mending{"softmax = registers", [](Schedule& o) { o.softmax = Softmax::registers; }});
+    check.refuse(fmt::format("instruction {} with softmax = shared", name),
+                 "its accumulators are in registers with a known layout",
+                 set("softmax", &Schedule::softmax, Softmax::registers));
   if (s.warps_n < 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
       s.warps_m * s.warps_n > products.most_warps)
     check.refuse(
@@ -56,7 +55,7 @@ void warpgroups(const ScheduleCheck& check) {
     check.refuse(
         fmt::format("instruction {} with warps_n = {} and product_split = terms", name, s.warps_n),
         "a warpgroup adds up all terms of its columns",
-        {"product_split = columns", [](Schedule& o) { o.product_split = ProductSplit::columns; }});
+        set("product_split", &Schedule::product_split, ProductSplit::columns));
 }
 
 /// The copy engine takes boxes of a tensor.
@@ -160,19 +159,16 @@ void sums_by_products(const ScheduleCheck& check) {
 
 void tile_scheduler(const ScheduleCheck& check) {
   if (check.schedule.tile_scheduler == PersistentScheduler::dynamic && !check.schedule.persistent)
-    check.refuse("tile_scheduler = dynamic without persistent = true",
-                 "a block that computes one tile needs no tile scheduler",
-                 Mending{"tile_scheduler = serpentine",
-                         [](Schedule& o) { o.tile_scheduler = PersistentScheduler::serpentine; }});
+    check.against("tile_scheduler", &Schedule::tile_scheduler, PersistentScheduler::serpentine)(
+        " without persistent = true", "a block that computes one tile needs no tile scheduler");
 }
 
 void persistence(const ScheduleCheck& check) {
   if (!check.schedule.persistent) {
     if (check.schedule.grid_order == GridOrder::grouped)
-      check.refuse(
-          "grid_order = grouped without persistent = true",
-          "the hardware orders blocks by their three grid axes only", "tiles_first or tiles_last",
-          {"grid_order = tiles_first", [](Schedule& o) { o.grid_order = GridOrder::tiles_first; }});
+      check.against("grid_order", &Schedule::grid_order, GridOrder::tiles_first)(
+          " without persistent = true", "the hardware orders blocks by their three grid axes only",
+          "tiles_first or tiles_last");
     return;
   }
   const auto refuse = check.against("persistent", &Schedule::persistent, false);

@@ -38,7 +38,7 @@ void instruction(const ScheduleCheck& check) {
   if (described_one.opaque && check.schedule.softmax == Softmax::registers)
     check.refuse(fmt::format("instruction {} with softmax = registers", name),
                  "which lane holds which element of its fragments is not documented",
-                 Mending{"softmax = shared", [](Schedule& s) { s.softmax = Softmax::shared; }});
+                 set("softmax", &Schedule::softmax, Softmax::shared));
 }
 
 void copies(const ScheduleCheck& check) {
@@ -102,10 +102,6 @@ void resident_blocks(const ScheduleCheck& check) {
         set("blocks_per_processor", &Schedule::blocks_per_processor, 1));
 }
 
-Mending with_tile(const std::string& axis, int size) {
-  return {fmt::format("a tile of {} along {}", size, axis),
-          [=](Schedule& s) { s.tiles[axis] = size; }};
-}
 Mending without_tile(const std::string& axis) {
   return {"", [=](Schedule& s) { s.tiles.erase(axis); }};
 }
@@ -165,6 +161,23 @@ constexpr Rule rules[] = {instruction,      copies,          warpgroups,     com
                           stages,           missing_tiles};
 
 }  // namespace
+
+Mending with_tile(const std::string& axis, int size) {
+  return {fmt::format("a tile of {} along {}", size, axis),
+          [=](Schedule& s) { s.tiles[axis] = size; }};
+}
+
+std::vector<std::vector<Mending>> lesser_schedules(const Schedule& schedule) {
+  std::vector<std::vector<Mending>> all(1);
+  for (int stages = schedule.stages - 1; stages >= 1; --stages)
+    all[0].push_back(set("stages", &Schedule::stages, stages));
+  for (const auto& [axis, size] : schedule.tiles) {
+    std::vector<Mending>& smaller = all.emplace_back();
+    for (int half = size / 2; half >= 16 && half % 16 == 0; half /= 2)
+      smaller.push_back(with_tile(axis, half));
+  }
+  return all;
+}
 
 std::vector<Reason> check_schedule(const Function& f, const PassContext& context) {
   std::vector<Reason> reasons;

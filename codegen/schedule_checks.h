@@ -25,6 +25,12 @@ struct Reason {
   Mending mending = {};
 };
 
+Mending with_tile(const std::string& axis, int size);
+
+/// Fewer stages, and smaller tiles along each axis: what takes less shared memory, of each kind the
+/// least change first.
+std::vector<std::vector<Mending>> lesser_schedules(const Schedule& schedule);
+
 /// Every reason that can be told from the three alone, in the order of the rules.
 std::vector<Reason> check_schedule(const ir::Function& f, const PassContext& context);
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,16 @@ namespace flashcore::schedule_rules {
 
 /// "producer = true"
 template <class Value>
+std::string setting(const char* name, Value value) {
+  if constexpr (std::is_enum_v<Value>)
+    return fmt::format("{} = {}", name, name_of(value));
+  else
+    return fmt::format("{} = {}", name, value);
+}
+
+template <class Value>
 Mending set(const char* name, Value Schedule::*field, Value value) {
-  return {fmt::format("{} = {}", name, value), [=](Schedule& s) { s.*field = value; }};
+  return {setting(name, value), [=](Schedule& s) { s.*field = value; }};
 }
 
 /// What a rule sees, and where it puts its reasons.
@@ -42,8 +51,8 @@ struct ScheduleCheck {
     return [=, this](const std::string& beside, std::string why, std::string fix = {}) {
       Mending mending = set(name, field, mended);
       if (fix.empty()) fix = mending.words;
-      refuse(fmt::format("{} = {}{}", name, schedule.*field, beside), std::move(why),
-             std::move(fix), std::move(mending));
+      refuse(setting(name, schedule.*field) + beside, std::move(why), std::move(fix),
+             std::move(mending));
     };
   }
 };

@@ -5,64 +5,49 @@
 #include "codegen/why_not.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/generate.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_split.h"
-#include "codegen/schedule_checks.h"
+#include "codegen/schedule_rules.h"
 #include "dsl/error.h"
 
 namespace flashcore {
 namespace {
 
 using namespace ir;
-
-struct Change {
-  std::string words;
-  Schedule schedule;
-};
+using schedule_rules::set;
 
 /// Changes that may take a reason out of the way, the least first.
-std::vector<Change> nearby(const Schedule& s) {
-  std::vector<Change> changes;
-  const auto with = [&](std::string words, const std::function<void(Schedule&)>& change) {
-    Schedule changed = s;
-    change(changed);
-    if (!(changed == s)) changes.push_back({std::move(words), std::move(changed)});
-  };
-  const auto tile = [&](const std::string& axis, int size) {
-    if (size >= 16 && size <= 1024 && size % 16 == 0)
-      with(fmt::format("a tile of {} along {}", size, axis),
-           [&](Schedule& c) { c.tiles[axis] = size; });
-  };
+std::vector<Mending> nearby(const Schedule& s) {
+  std::vector<Mending> changes;
   if (const TensorInstruction& instruction = describe(s.instruction); instruction.rows_once) {
     const int rows = instruction.rows_of_warp();
     for (const auto& [axis, size] : s.tiles)
       if (size % instruction.rows == 0 && size <= rows * instruction.most_warps)
-        with(fmt::format("warps_m = {}", size / rows),
-             [=, size = size](Schedule& c) { c.warps_m = size / rows; });
+        changes.push_back(set("warps_m", &Schedule::warps_m, size / rows));
   } else {
     for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
       for (const auto& [axis, size] : s.tiles)
-        tile(axis, (size + 16 * warps - 1) / (16 * warps) * 16 * warps);
-    with(fmt::format("warps_n = 1 and warps_m = {}", s.warps_m * s.warps_n),
-         [&](Schedule& c) { c.warps_m *= std::exchange(c.warps_n, 1); });
-    with("warps_m = 1 and warps_n = 1", [](Schedule& c) { c.warps_m = c.warps_n = 1; });
+        if (const int whole = (size + 16 * warps - 1) / (16 * warps) * 16 * warps; whole <= 1024)
+          changes.push_back(with_tile(axis, whole));
+    changes.push_back({fmt::format("warps_n = 1 and warps_m = {}", s.warps_m * s.warps_n),
+                       [](Schedule& c) { c.warps_m *= std::exchange(c.warps_n, 1); }});
+    changes.push_back(
+        {"warps_m = 1 and warps_n = 1", [](Schedule& c) { c.warps_m = c.warps_n = 1; }});
   }
-  for (int stages = s.stages - 1; stages >= 1; --stages)
-    with(fmt::format("stages = {}", stages), [&](Schedule& c) { c.stages = stages; });
-  for (const auto& [axis, size] : s.tiles)
-    for (int smaller = size / 2; smaller >= 16; smaller /= 2) tile(axis, smaller);
-  with("stages = 1 and tiles of 16 by warp", [](Schedule& c) {
-    c.stages = 1;
-    for (auto& [axis, size] : c.tiles) size = std::min(size, 16 * std::max(c.warps_m, c.warps_n));
-  });
+  for (const std::vector<Mending>& alike : lesser_schedules(s))
+    changes.insert(changes.end(), alike.begin(), alike.end());
+  changes.push_back({"stages = 1 and tiles of 16 by warp", [](Schedule& c) {
+                       c.stages = 1;
+                       for (auto& [axis, size] : c.tiles)
+                         size = std::min(size, 16 * std::max(c.warps_m, c.warps_n));
+                     }});
   return changes;
 }
 
@@ -153,19 +138,20 @@ class Search {
 
   void note(Complaint complaint) {
     known_.insert(kind_of(complaint));
-    std::string taken;
-    for (const std::string& words : taken_) taken += (taken.empty() ? "" : ", ") + words;
-    if (!taken.empty()) complaint.what += fmt::format(" (taking {})", taken);
+    if (!taken_.empty()) complaint.what += fmt::format(" (taking {})", fmt::join(taken_, ", "));
     reasons_.push_back(std::move(complaint));
   }
 
   /// Takes the first change after which the passes come through or find something new.
   bool mend() {
-    for (Change& change : nearby(schedule_)) {
-      const std::optional<Complaint> left = attempt(change.schedule);
+    for (const Mending& mending : nearby(schedule_)) {
+      Schedule changed = schedule_;
+      mending.change(changed);
+      if (changed == schedule_) continue;
+      const std::optional<Complaint> left = attempt(changed);
       if (left && known_.contains(kind_of(*left))) continue;
-      schedule_ = std::move(change.schedule);
-      taken_.push_back(std::move(change.words));
+      schedule_ = std::move(changed);
+      taken_.push_back(mending.words);
       return true;
     }
     return false;

@@ -4,16 +4,8 @@
 namespace flashcore {
 
 const TensorInstruction& describe(Instruction name) {
-  switch (name) {
-    case Instruction::mma_m16n8k16:
-      return mma_m16n8k16();
-    case Instruction::mma_m16n8k8_tf32:
-      return mma_m16n8k8_tf32();
-    case Instruction::wmma:
-      return wmma();
-    case Instruction::wgmma:
-      return wgmma();
-  }
+  for (const TensorInstruction* one : {&mma_m16n8k16(), &mma_m16n8k8_tf32(), &wmma(), &wgmma()})
+    if (one->name == name) return *one;
   throw InternalError("an instruction without a description");
 }
 

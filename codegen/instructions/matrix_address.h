@@ -15,10 +15,9 @@ inline std::string matrix_address(const ProductOperand& operand, const std::stri
                                   const std::string& column_step,
                                   const std::string& warp_column = "0") {
   const ir::Buffer& tile = *operand.buffer;
-  return fmt::format("fc::matrix_address{}<{}, {}>({}, {}, {}, {}, {})",
-                     warp_column == "0" ? "" : "_of_warp", tile.rows,
-                     tile.columns * size_of(tile.dtype) / 2, operand.base, row, column, row_step,
-                     plus(warp_column, column_step));
+  return fmt::format("fc::matrix_address<{}, {}{}>({}, {}, {}, {}, {})", tile.rows,
+                     tile.columns * size_of(tile.dtype) / 2, warp_column == "0" ? "" : ", true",
+                     operand.base, row, column, row_step, plus(warp_column, column_step));
 }
 
 /// The address a lane gives for the left operand's 16 x 16 block at (fragment, step). The four 8 x

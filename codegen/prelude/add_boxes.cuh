@@ -16,42 +16,20 @@ FC_DEVICE void follow_turn() {
 
 // By one thread, after fence_async() in every thread that wrote the box and a barrier among them.
 // Each element is added by itself, atomically.
-template <bool in_turn>
-FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y) {
-  follow_turn<in_turn>();
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], "
-      "[%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y)
-      : "memory");
-}
-template <bool in_turn>
-FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y, int z) {
-  follow_turn<in_turn>();
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], "
-      "[%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-template <bool in_turn>
-FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y, int z, int u) {
-  follow_turn<in_turn>();
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group "
-      "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y), "r"(z), "r"(u)
-      : "memory");
-}
-template <bool in_turn>
-FC_DEVICE void add_box(const tensor_map& map, u32 source, int x, int y, int z, int u, int v) {
-  follow_turn<in_turn>();
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group "
-      "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-      : "memory");
-}
+#define FC_ADD_BOX(rank, coordinates, places, map_place, box_place)                               \
+  template <bool in_turn>                                                                         \
+  FC_DEVICE void add_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) {          \
+    follow_turn<in_turn>();                                                                       \
+    asm volatile("cp.reduce.async.bulk.tensor." rank                                              \
+                 ".global.shared::cta.add.tile.bulk_group [" map_place ", {" places               \
+                 "}], [" box_place "];" ::coordinates(FC_OPERAND),                                \
+                 "l"(&map), "r"(source)                                                           \
+                 : "memory");                                                                     \
+  }
+FC_ADD_BOX("2d", FC_COORDINATES_2, "%0, %1", "%2", "%3")
+FC_ADD_BOX("3d", FC_COORDINATES_3, "%0, %1, %2", "%3", "%4")
+FC_ADD_BOX("4d", FC_COORDINATES_4, "%0, %1, %2, %3", "%4", "%5")
+FC_ADD_BOX("5d", FC_COORDINATES_5, "%0, %1, %2, %3, %4", "%5", "%6")
 
 // Waits until all groups of box stores and additions that this thread has committed, but the newest
 // `pending`, have been made in global memory, where the thread then sees them.

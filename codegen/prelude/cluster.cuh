@@ -2,6 +2,7 @@
 // other's shared memory.
 #pragma once
 
+#include "memory.cuh"
 #include "types.cuh"
 
 namespace fc {
@@ -23,16 +24,7 @@ FC_DEVICE u32 cluster_address(u32 address, int block) {
 // To a cluster_address; the block there has begun, and does not leave before it knows of the write.
 template <int n>
 FC_DEVICE void store_cluster(u32 address, const float* in) {
-  static_assert(n == 1 || n == 2 || n == 4, "1, 2 or 4 floats");
-  if constexpr (n == 1)
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(in[0]) : "memory");
-  else if constexpr (n == 2)
-    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])
-                 : "memory");
-  else
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]),
-                 "f"(in[1]), "f"(in[2]), "f"(in[3])
-                 : "memory");
+  FC_STORE_FLOATS("shared::cluster")
 }
 
 }  // namespace fc

@@ -37,18 +37,12 @@ FC_DEVICE float to_float(f16 x) {
 }
 
 template <class T>
-FC_DEVICE T from_float(float x);
+FC_DEVICE T from_float(float x) {
+  return {static_cast<u16>(pack<T>(x, 0.f))};
+}
 template <>
 FC_DEVICE float from_float<float>(float x) {
   return x;
-}
-template <>
-FC_DEVICE bf16 from_float<bf16>(float x) {
-  return {static_cast<u16>(pack<bf16>(x, 0.f))};
-}
-template <>
-FC_DEVICE f16 from_float<f16>(float x) {
-  return {static_cast<u16>(pack<f16>(x, 0.f))};
 }
 
 // Elements of memory as values in registers, and back.

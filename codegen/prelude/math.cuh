@@ -10,26 +10,15 @@ constexpr FC_DEVICE float not_a_number() { return __builtin_bit_cast(float, 0x7f
 // The most negative finite number: a running maximum starts here, so that -inf - lowest stays -inf.
 constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
 
-FC_DEVICE float exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+// What one instruction makes of x.
+#define FC_BY_INSTRUCTION(instruction)            \
+  float y;                                        \
+  asm(instruction " %0, %1;" : "=f"(y) : "f"(x)); \
   return y;
-}
-FC_DEVICE float log2(float x) {
-  float y;
-  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-FC_DEVICE float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-FC_DEVICE float sqrt(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+FC_DEVICE float exp2(float x) { FC_BY_INSTRUCTION("ex2.approx.ftz.f32") }
+FC_DEVICE float log2(float x) { FC_BY_INSTRUCTION("lg2.approx.f32") }
+FC_DEVICE float reciprocal(float x) { FC_BY_INSTRUCTION("rcp.approx.ftz.f32") }
+FC_DEVICE float sqrt(float x) { FC_BY_INSTRUCTION("sqrt.approx.ftz.f32") }
 FC_DEVICE float magnitude(float x) { return fabsf(x); }
 FC_DEVICE float floor(float x) { return floorf(x); }
 FC_DEVICE float divide(float x, float y) { return __fdividef(x, y); }

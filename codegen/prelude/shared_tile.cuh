@@ -16,12 +16,14 @@ struct panel {
   u32 width, offset;  // columns; bytes from the start of the tile
 };
 
-// The panel of a tile that holds a column. Panels of one width follow each other.
-template <int rows, int columns>
+// The panel of a tile that holds a column. Panels of one width follow each other. `of_warp`: the
+// warp's number decides the column. No column lies beyond the tile, which the compiler cannot know
+// then: it would choose between panels of several widths.
+template <int rows, int columns, bool of_warp = false>
 FC_DEVICE panel panel_at(u32 column) {
   static_assert(columns % 16 == 0, "a shared tile is padded to a multiple of 16 columns");
   constexpr u32 wide = columns / 64 * 64, middle = wide + columns % 64 / 32 * 32;
-  if (column < wide) return {64, 2 * rows * (column / 64 * 64)};
+  if ((of_warp && columns % 64 == 0) || column < wide) return {64, 2 * rows * (column / 64 * 64)};
   if (column < middle) return {32, 2 * rows * wide};
   return {16, 2 * rows * middle};
 }
@@ -33,9 +35,9 @@ FC_DEVICE u32 swizzled(u32 width, u32 row, u32 column) {
 }
 
 // Byte offset of the chunk that holds `column` of a row of a tile.
-template <int rows, int columns>
+template <int rows, int columns, bool of_warp = false>
 FC_DEVICE u32 chunk_offset(u32 row, u32 column) {
-  const panel at = panel_at<rows, columns>(column);
+  const panel at = panel_at<rows, columns, of_warp>(column);
   return at.offset + swizzled(at.width, row, column);
 }
 
@@ -52,30 +54,9 @@ FC_DEVICE u32 panel_chunk_offset(u32 row, u32 column, u32 panel_column) {
 // row_step a multiple of 8, column 0 or 8, column_step a multiple of 16. Steps never carry into
 // each other's bits, so all matrices of a panel share one lane-dependent address, changed by
 // constants.
-template <int rows, int columns>
+template <int rows, int columns, bool of_warp = false>
 FC_DEVICE u32 matrix_address(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
-  const panel at = panel_at<rows, columns>(column_step);
-  const u32 lane_address = tile + swizzled(at.width, row, column);
-  return (lane_address ^ column_step % at.width * 2) + at.offset + row_step * (at.width * 2);
-}
-
-// The same three where the warp's number decides the column. No column lies beyond the tile, which
-// the compiler cannot know: without that it would choose between panels of several widths.
-template <int rows, int columns>
-FC_DEVICE panel panel_of_warp(u32 column) {
-  if (columns % 64 == 0) return {64, 2 * rows * (column / 64 * 64)};
-  return panel_at<rows, columns>(column);
-}
-
-template <int rows, int columns>
-FC_DEVICE u32 chunk_offset_of_warp(u32 row, u32 column) {
-  const panel at = panel_of_warp<rows, columns>(column);
-  return at.offset + swizzled(at.width, row, column);
-}
-
-template <int rows, int columns>
-FC_DEVICE u32 matrix_address_of_warp(u32 tile, u32 row, u32 column, u32 row_step, u32 column_step) {
-  const panel at = panel_of_warp<rows, columns>(column_step);
+  const panel at = panel_at<rows, columns, of_warp>(column_step);
   const u32 lane_address = tile + swizzled(at.width, row, column);
   return (lane_address ^ column_step % at.width * 2) + at.offset + row_step * (at.width * 2);
 }

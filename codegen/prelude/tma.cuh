@@ -12,66 +12,38 @@ struct alignas(64) tensor_map {
   u64 words[16];
 };
 
-// By one thread. The box's bytes arrive at the mbarrier, whoever expects them. `target` is a
-// multiple of 128, and of eight lines of the swizzle.
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4}], [%2];" ::"r"(target),
-      "l"(&map), "r"(mbarrier), "r"(x), "r"(y)
-      : "memory");
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(target),
-      "l"(&map), "r"(mbarrier), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z,
-                        int u) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(target),
-      "l"(&map), "r"(mbarrier), "r"(x), "r"(y), "r"(z), "r"(u)
-      : "memory");
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u,
-                        int v) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(target),
-      "l"(&map), "r"(mbarrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-      : "memory");
-}
+// The coordinates of a tensor of each rank, as parameters and as operands of an instruction.
+#define FC_COORDINATES_2(of) of(x), of(y)
+#define FC_COORDINATES_3(of) FC_COORDINATES_2(of), of(z)
+#define FC_COORDINATES_4(of) FC_COORDINATES_3(of), of(u)
+#define FC_COORDINATES_5(of) FC_COORDINATES_4(of), of(v)
+#define FC_PARAMETER(coordinate) int coordinate
+#define FC_OPERAND(coordinate) "r"(coordinate)
 
-// By one thread, after fence_async() in every thread that wrote the box and a barrier among them.
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y)
-      : "memory");
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
-          &map),
-      "r"(source), "r"(x), "r"(y), "r"(z), "r"(u)
-      : "memory");
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u, int v) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
-          "l"(&map),
-      "r"(source), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-      : "memory");
-}
+// load_box, by one thread. The box's bytes arrive at the mbarrier, whoever expects them. `target` is
+// a multiple of 128, and of eight lines of the swizzle.
+// store_box, by one thread, after fence_async() in every thread that wrote the box and a barrier
+// among them.
+#define FC_BOX_COPIES(rank, coordinates, places, map_place, box_place, mbarrier_place)            \
+  FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier,                        \
+                          coordinates(FC_PARAMETER)) {                                            \
+    asm volatile("cp.async.bulk.tensor." rank                                                     \
+                 ".shared::cluster.global.mbarrier::complete_tx::bytes [" box_place               \
+                 "], [" map_place ", {" places "}], [" mbarrier_place "];" ::coordinates(         \
+                     FC_OPERAND),                                                                 \
+                 "l"(&map), "r"(target), "r"(mbarrier)                                            \
+                 : "memory");                                                                     \
+  }                                                                                               \
+  FC_DEVICE void store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) {        \
+    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [" map_place        \
+                 ", {" places "}], [" box_place "];" ::coordinates(FC_OPERAND),                   \
+                 "l"(&map), "r"(source)                                                           \
+                 : "memory");                                                                     \
+  }
+FC_BOX_COPIES("2d", FC_COORDINATES_2, "%0, %1", "%2", "%3", "%4")
+FC_BOX_COPIES("3d", FC_COORDINATES_3, "%0, %1, %2", "%3", "%4", "%5")
+FC_BOX_COPIES("4d", FC_COORDINATES_4, "%0, %1, %2, %3", "%4", "%5", "%6")
+FC_BOX_COPIES("5d", FC_COORDINATES_5, "%0, %1, %2, %3, %4", "%5", "%6", "%7")
 
 // Closes a group of the box stores this thread has issued since the last one.
 FC_DEVICE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

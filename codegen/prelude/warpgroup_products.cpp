@@ -58,12 +58,10 @@ class Operands {
 /// All instructions of a product.
 std::string product(const Shape& shape) {
   const int sums = shape.n / 2;
-  std::string registers, outputs;
-  for (int i = 0; i < sums; ++i) {
-    registers += fmt::format("{}%{}", i ? ", " : "", i);
-    outputs += fmt::format("{}\"+f\"(d[{}][{}])", i ? ", " : "", i / 4, i % 4);
-  }
-  Operands inputs(sums);
+  std::string registers;
+  Operands outputs(0), inputs(sums);
+  for (int i = 0; i < sums; ++i)
+    registers += (i ? ", " : "") + outputs.add("+f", fmt::format("d[{}][{}]", i / 4, i % 4));
   const std::string adds = inputs.add("r", "int(adds)");
   std::string majors = fmt::format("{}", major(shape.right));
   if (!shape.left_in_registers()) majors = fmt::format("{}, {}", major(shape.left), majors);
@@ -109,7 +107,7 @@ std::string product(const Shape& shape) {
       "      : {});\n"
       "}}\n\n",
       shape.text, shape.left_in_registers() ? "const u32 (*a)[4]" : "u64 a", adds, instructions,
-      outputs, inputs.text());
+      outputs.text(), inputs.text());
 }
 
 }  // namespace

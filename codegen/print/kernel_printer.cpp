@@ -7,6 +7,7 @@
 
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/text/index_text.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -154,13 +155,13 @@ void KernelPrinter::print_op(const Op& op) {
 }
 
 void KernelPrinter::print_slot(const Op& op) {
-  const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
-  out_.line("const fc::u32 {} = {};", name, chunk_base(f_[op.buffer], scalar(op.operands[0])));
+  storage_[op.results[0].index] =
+      constant("fc::u32", label(op.results[0]), chunk_base(f_[op.buffer], scalar(op.operands[0])));
 }
 
 void KernelPrinter::print_in_place(const Op& op) {
-  const std::string name = storage_[op.results[0].index] = names_.unique(f_[op.results[0]].name);
-  out_.line("const float {} = fc::in_place({});", name, scalar(op.operands[0]));
+  storage_[op.results[0].index] = constant("float", f_[op.results[0]].name,
+                                           fmt::format("fc::in_place({})", scalar(op.operands[0])));
 }
 
 void KernelPrinter::print_scalar(const Op& op) {
@@ -172,9 +173,7 @@ void KernelPrinter::print_scalar(const Op& op) {
     storage_[value.index] = std::move(text);  // a part of the one expression that reads it
     return;
   }
-  if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
-  storage_[value.index] = names_.unique(f_[value].name);
-  out_.line("const {} {} = {};", array_type(value), storage_[value.index], text);
+  storage_[value.index] = constant(array_type(value), f_[value].name, without_parentheses(text));
 }
 
 void KernelPrinter::print_store(const Op& op) {

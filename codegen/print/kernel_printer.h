@@ -1,7 +1,6 @@
 // Prints a lowered program as a CUDA kernel: one function an operation.
 #pragma once
 
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +22,6 @@ class KernelPrinter : TileMover {
   void print_turn(const ir::Op& op);
   std::string end_of_blocks(ir::AxisId axis) const;
   void print_tile_loop(const ir::Op& loop);
-  void print_enter_parallel(const ir::Op& op);
   void print_draw(const ir::Op& op);
   void print_divide(const ir::Op& op);
 
@@ -45,7 +43,6 @@ class KernelPrinter : TileMover {
   void print_results(const ir::Op& op, ir::BlockId region);
   [[nodiscard]] bool does_something(const ir::Op& op, ir::BlockId region) const;
   void print_enter(const ir::Op& op);
-  void print_position(ir::AxisId axis, const std::string& tile);
   [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
   void print_vote(const ir::Op& op);
   void print_bound(const ir::Op& op);
@@ -54,13 +51,14 @@ class KernelPrinter : TileMover {
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i);
+  [[nodiscard]] bool is_variable(ir::ValueId value) const;
+  void assign(ir::ValueId to, ir::ValueId from);
 
   // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these
   void print_nest(const ir::Op& nest);
-  void print_loops(const ir::Op& nest, const std::set<ir::ValueId>& locals,
-                   const std::vector<std::string>& partials);
-  void print_elements(const ir::Op& nest, const std::set<ir::ValueId>& locals,
-                      const std::vector<std::string>& partials, const Cursor& cursor);
+  void print_loops(const ir::Op& nest, const std::vector<std::string>& partials);
+  void print_elements(const ir::Op& nest, const std::vector<std::string>& partials,
+                      const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
   [[nodiscard]] bool is_split_sum(const ir::Op& op) const;
@@ -73,7 +71,6 @@ class KernelPrinter : TileMover {
                                   const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& partials);
   [[nodiscard]] bool in_chains(const ir::Op& op) const;
-  void print_whole_reduction(const ir::Op& op);
   std::string reduction_text(const ir::Op& op);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);

@@ -10,18 +10,26 @@ namespace flashcore {
 
 using namespace ir;
 
+/// Whether one variable holds a value: a scalar, or the address of a tile in shared memory.
+bool KernelPrinter::is_variable(ValueId value) const {
+  return f_[value].type.is_scalar() || f_[value].layout.space == Space::shared;
+}
+
+/// What a variable or an array holds becomes that of another, unless it is the same.
+void KernelPrinter::assign(ValueId to, ValueId from) {
+  if (!is_variable(to)) return become(to, from);
+  if (storage_[to.index] != storage_[from.index])
+    out_.line("{} = {};", storage_[to.index], scalar(from));
+}
+
 /// Gives carried value i of a loop its variable, with what it starts from.
 void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
   const ValueId start = initial_of(loop, i);
   const ValueId argument = f_[loop.body].arguments[i + 1];
   std::string& name = storage_[argument.index];
-  if (f_[argument].type.is_scalar()) {
+  if (is_variable(argument)) {
     name = names_.unique(f_[argument].name);
-    out_.line("{} {} = {};", f_[argument].type.dtype == DType::i32 ? "int" : "float", name,
-              scalar(start));
-  } else if (f_[argument].layout.space == Space::shared) {
-    name = names_.unique(label(argument));
-    out_.line("fc::u32 {} = {};", name, storage_[start.index]);
+    out_.line("{} {} = {};", array_type(argument), name, scalar(start));
   } else {
     become(argument, start);
   }
@@ -88,13 +96,9 @@ void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
   for (ValueId next : yield.operands) sources.push_back(storage_[next.index]);
   for (std::size_t i = 0; i < yield.operands.size(); ++i) {
     const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
+    storage_[argument.index] = targets[i];
     storage_[next.index] = sources[i];
-    if (f_[argument].layout.space == Space::shared)
-      out_.line("{} = {};", targets[i], sources[i]);
-    else if (!f_[argument].type.is_scalar())
-      become(argument, next);
-    else if (storage_[next.index] != targets[i])
-      out_.line("{} = {};", targets[i], scalar(next));
+    assign(argument, next);
   }
   storage_ = before;
 }
@@ -125,14 +129,11 @@ bool KernelPrinter::needs_position(BlockId block, AxisId axis) const {
   });
 }
 
-void KernelPrinter::print_position(AxisId axis, const std::string& tile) {
-  begins_[axis.index] = names_.unique(f_[axis].name + "_begin");
-  out_.line("const int {} = {} * {};", begins_[axis.index], tile, f_[axis].tile);
-}
-
 void KernelPrinter::print_enter(const Op& op) {
-  if (f_[op.axis].kind != AxisKind::tiles) return print_enter_parallel(op);
-  if (needs_position(block_, op.axis)) print_position(op.axis, scalar(op.operands[0]));
+  const AxisKind kind = f_[op.axis].kind;
+  if (kind != AxisKind::tiles) begins_[op.axis.index] = scalar(op.operands[0]);
+  if (kind == AxisKind::tiles ? needs_position(block_, op.axis) : kind == AxisKind::parallel_tiles)
+    print_position(op.axis, scalar(op.operands[0]));
 }
 
 /// Whether a condition on rows, or a scalar, holds for all elements that the lanes of a warp hold.
@@ -197,14 +198,8 @@ void KernelPrinter::start_results(const Op& op) {
 /// What a region yields becomes the results.
 void KernelPrinter::print_results(const Op& op, BlockId region) {
   const std::vector<ValueId>& yielded = last_of(f_, region).operands;
-  for (std::size_t i = 0; i < yielded.size(); ++i) {
-    const ValueId result = op.results[i];
-    if (uses_[result.index] == 0) continue;
-    if (f_[result].type.is_scalar())
-      out_.line("{} = {};", storage_[result.index], scalar(yielded[i]));
-    else
-      become(result, yielded[i]);
-  }
+  for (std::size_t i = 0; i < yielded.size(); ++i)
+    if (uses_[op.results[i].index] > 0) assign(op.results[i], yielded[i]);
 }
 
 /// Whether a region computes something, or yields what is not a result already.
@@ -224,15 +219,12 @@ bool KernelPrinter::does_something(const Op& op, BlockId region) const {
 void KernelPrinter::print_if(const Op& op) {
   prepare_sources(op.body);
   start_results(op);
-  std::string condition = scalar(op.operands[0]);
-  if (condition.starts_with("(")) condition = condition.substr(1, condition.size() - 2);
+  const std::string condition = without_parentheses(scalar(op.operands[0]));
   const auto print_region = [&](BlockId region) {
     const auto outer_begins = begins_;
-    const auto outer_pointers = pointers_;
     print_block(region);
     print_results(op, region);
     begins_ = outer_begins;
-    pointers_ = outer_pointers;
   };
   if (does_something(op, op.body)) {
     {

@@ -11,11 +11,8 @@ using namespace ir;
 ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
   const OperandRoot root = operand_root(f_, value);
   std::string base = storage_[root.value.index];
-  if (in_place && defining_block_[root.value.index] != block_) {
-    const std::string here = names_.unique(base);
-    out_.line("const fc::u32 {} = fc::in_place({});", here, base);
-    base = here;
-  }
+  if (in_place && defining_block_[root.value.index] != block_)
+    base = constant("fc::u32", base, fmt::format("fc::in_place({})", base));
   return {base, &f_[buffer_of(f_, value)], root.transposed};
 }
 

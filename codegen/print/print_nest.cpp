@@ -4,6 +4,7 @@
 
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
+#include "codegen/text/index_text.h"
 #include "dsl/error.h"
 
 namespace flashcore {
@@ -54,30 +55,19 @@ bool KernelPrinter::is_split_sum(const Op& op) const {
 /// Elements of all that a nest computes, one after the other.
 void KernelPrinter::print_nest(const Op& nest) {
   const auto& ops = f_[nest.body].ops;
-  std::set<ValueId> locals;
   std::vector<const Op*> reductions;
   for (OpId id : ops) {
     const Op& op = f_[id];
     if (kind_of(op.code) == OpKind::reduction) {
       reductions.push_back(&op);
-    } else if (op.code != OpCode::yield && kind_of(op.code) != OpKind::source) {
-      const ValueId value = op.results[0];
-      if (!f_[value].array) {
-        locals.insert(value);
-        continue;
-      }
-      declare(value);
-      std::string text = fmt::format("{}(", name_of(op.code));
-      for (std::size_t i = 0; i < op.operands.size(); ++i)
-        text += (i ? ", " : "") + describe(op.operands[i], locals);
-      constexpr std::size_t longest_remark = 400;
-      if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
-      out_.comment(fmt::format("{} = {})", label(value), text));
+    } else if (kind_of(op.code) == OpKind::elementwise && f_[op.results[0]].array) {
+      declare(op.results[0]);
+      out_.comment(fmt::format("{} = {}", label(op.results[0]), describe(op)));
     }
   }
   std::vector<std::string> parts;
   for (const Op* reduction : reductions) parts.push_back(start_reduction(*reduction));
-  print_loops(nest, locals, parts);
+  print_loops(nest, parts);
   for (std::size_t i = 0; i < reductions.size(); ++i) finish_reduction(*reductions[i], parts[i]);
   const auto& yielded = f_[ops.back()].operands;
   for (std::size_t i = 0; i < yielded.size(); ++i) {
@@ -86,8 +76,7 @@ void KernelPrinter::print_nest(const Op& nest) {
   }
 }
 
-void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,
-                                const std::vector<std::string>& parts) {
+void KernelPrinter::print_loops(const Op& nest, const std::vector<std::string>& parts) {
   const auto& ops = f_[nest.body].ops;
   Shape shape;
   for (OpId id : ops)
@@ -101,15 +90,14 @@ void KernelPrinter::print_loops(const Op& nest, const std::set<ValueId>& locals,
     out_.line("if ({} == 0{}) fc::hold_order();", cursor.element,
               some ? fmt::format(" && j % {} == 0", nest.fence) : "");
   }
-  print_elements(nest, locals, parts, cursor);
+  print_elements(nest, parts, cursor);
 }
 
 /// One element of each op of a nest.
-void KernelPrinter::print_elements(const Op& nest, const std::set<ValueId>& locals,
-                                   const std::vector<std::string>& parts, const Cursor& cursor) {
-  const auto& ops = f_[nest.body].ops;
+void KernelPrinter::print_elements(const Op& nest, const std::vector<std::string>& parts,
+                                   const Cursor& cursor) {
   std::size_t reduction = 0;
-  for (OpId id : ops) {
+  for (OpId id : f_[nest.body].ops) {
     const Op& op = f_[id];
     if (op.code == OpCode::yield || kind_of(op.code) == OpKind::source) continue;
     if (kind_of(op.code) == OpKind::reduction) {
@@ -119,17 +107,14 @@ void KernelPrinter::print_elements(const Op& nest, const std::set<ValueId>& loca
     const ValueId value = op.results[0];
     std::vector<std::string> operands;
     for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
-    std::string text = op.code == OpCode::cast && rounds_later(f_, nest, value) ? operands[0]
-                       : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
-                                                   : expression(op, operands);
-    if (text.starts_with("(")) text = text.substr(1, text.size() - 2);
-    if (locals.count(value)) {
-      storage_[value.index] = names_.unique(f_[value].name);
-      inlined_.insert(value);
-      out_.line("const {} {} = {};", array_type(value), storage_[value.index], text);
-    } else {
+    const std::string text =
+        without_parentheses(op.code == OpCode::cast && rounds_later(f_, nest, value) ? operands[0]
+                            : op.code == OpCode::gather ? gathered_element(op, operands, cursor)
+                                                        : expression(op, operands));
+    if (f_[value].array)
       out_.line("{} = {};", element(value, cursor), text);
-    }
+    else
+      storage_[value.index] = constant(array_type(value), f_[value].name, text);
   }
 }
 

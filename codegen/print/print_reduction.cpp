@@ -31,20 +31,6 @@ void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& 
   }
 }
 
-/// A vector that every warp holds whole becomes a scalar, the same in every thread.
-void KernelPrinter::print_whole_reduction(const Op& op) {
-  const ValueId from = op.operands[0], value = op.results[0];
-  const Shape shape = shape_of(from);
-  const std::string name = storage_[value.index] = names_.unique(f_[value].name);
-  out_.line("{} {} = {};", array_type(value), name, start_of(op.code, f_[value].type.dtype));
-  {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape, scopes);
-    out_.line("{} = {};", name, combined(op.code, name, element(from, cursor)));
-  }
-  print_lane_combination(op.code, name, shape.layouts[0]);
-}
-
 /// Whether partial results stand side by side: each element waits for the one before it in its own
 /// chain only. A sum keeps step with the exponentials it adds; a maximum everything waits for.
 bool KernelPrinter::in_chains(const Op& op) const {
@@ -64,11 +50,17 @@ std::string KernelPrinter::reduction_text(const Op& op) {
                                                         : "");
 }
 
-/// Prints what a reduction starts from; returns the name of its partial results, if it has any.
+/// Prints what a reduction starts from; returns the name of its partial results, if it has any. A
+/// vector that every warp holds whole becomes a scalar, the same in every thread.
 std::string KernelPrinter::start_reduction(const Op& op) {
   const ValueId value = op.results[0];
+  const char* const start = start_of(op.code, f_[value].type.dtype);
   out_.comment(reduction_text(op));
-  if (f_[value].type.is_scalar()) return {};
+  if (f_[value].type.is_scalar()) {
+    storage_[value.index] = names_.unique(f_[value].name);
+    out_.line("{} {} = {};", array_type(value), storage_[value.index], start);
+    return {};
+  }
   const bool chained = in_chains(op);
   declare(value, op.code == OpCode::reduce_sum);
   if (op.code == OpCode::reduce_sum) return {};
@@ -85,7 +77,7 @@ std::string KernelPrinter::start_reduction(const Op& op) {
   out_.line("{} = {};",
             chained ? fmt::format("{}[{}][{}][c]", partials, cursor.fragments[0], cursor.slots[0])
                     : element(value, cursor),
-            start_of(op.code, f_[value].type.dtype));
+            start);
   return partials;
 }
 
@@ -107,6 +99,8 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) 
   const AxisLayout& along = shape.layouts[shape.axes[0] == op.axis ? 0 : 1];
   const bool by_lanes = op.scope != ReductionScope::lane && along.lanes > 1;
   if (partials.empty() && !by_lanes) return;
+  if (f_[op.results[0]].type.is_scalar())
+    return print_lane_combination(op.code, scalar(op.results[0]), along);
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
   const std::string target = element(op.results[0], cursor);
@@ -123,7 +117,6 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) 
 
 void KernelPrinter::print_reduction(const Op& op) {
   const std::string partials = start_reduction(op);
-  if (f_[op.results[0]].type.is_scalar()) return print_whole_reduction(op);
   {
     Writer::Scopes scopes;
     print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));

@@ -35,25 +35,22 @@ void KernelPrinter::print_ring_barriers(const Op&) {
     }
     out_.line("const fc::u32 {};", text);
   }
-  {
-    auto one = out_.block("if (thread == 0)");
-    for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
-      out_.line("fc::prefetch_map({});", fields_.map(i));
-    const std::string slot = names_.unique("slot");
-    for (BufferId id : rings) {
-      const Ring& ring = ring_names_[id];
-      const int stages = f_[id].stages;
-      Writer::Scopes loop;
-      if (stages > 1)
-        loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, stages));
-      const std::string place = stages > 1 ? slot : "";
-      out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
-      if (f_[id].empty)
-        out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place), f_[id].releases);
-    }
-    names_.release(slot);
-    out_.line("fc::publish_mbarriers();");
+  auto one = out_.block("if (thread == 0)");
+  for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
+    out_.line("fc::prefetch_map({});", fields_.map(i));
+  const std::string slot = names_.unique("slot");
+  for (BufferId id : rings) {
+    const Ring& ring = ring_names_[id];
+    Writer::Scopes loop;
+    if (f_[id].stages > 1)
+      loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, f_[id].stages));
+    const std::string place = f_[id].stages > 1 ? slot : "";
+    out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
+    if (f_[id].empty)
+      out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place), f_[id].releases);
   }
+  names_.release(slot);
+  out_.line("fc::publish_mbarriers();");
 }
 
 /// Where the work of a role begins.
@@ -158,21 +155,18 @@ void KernelPrinter::print_wait(const Op& op) {
   const Ring& ring = ring_names_[op.buffer];
   std::string slot = ring.slot, phase = ring.phase;
   if (op.pending) {  // the ring's own place is that of the first slot which is held
-    slot = names_.unique(ring.slot + "_ahead");
-    out_.line("const int {} = ({} + {}) % {};", slot, ring.slot, op.pending, buffer.stages);
+    slot = constant("int", ring.slot + "_ahead",
+                    fmt::format("({} + {}) % {}", ring.slot, op.pending, buffer.stages));
     phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
   }
   out_.line("fc::wait_phase({}, {});", in_slot(ring.full, slot), phase);
-  const std::string base = chunk_base(buffer, slot);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     const std::string& called = f_[op.results[i]].name;
-    const std::string name = names_.unique(called.empty() ? buffer.name : called);
-    storage_[op.results[i].index] = name;
-    if (buffer.holds_scalars())
-      out_.line("const int {} = fc::uniform(static_cast<int>(fc::load_shared_word({}{})));", name,
-                base, plus(4 * static_cast<int>(i)));
-    else
-      out_.line("const fc::u32 {} = {};", name, base);
+    const std::string at = chunk_base(buffer, slot) + plus(4 * static_cast<int>(i));
+    const bool number = buffer.holds_scalars();
+    storage_[op.results[i].index] = constant(
+        number ? "int" : "fc::u32", called.empty() ? buffer.name : called,
+        number ? fmt::format("fc::uniform(static_cast<int>(fc::load_shared_word({})))", at) : at);
   }
 }
 

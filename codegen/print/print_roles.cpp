@@ -44,17 +44,7 @@ void KernelPrinter::collect_tensor_maps() {
                         schedule_.copy == CopyInstruction::tma;
     if (!is_bulk_copy(op) && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
-    if (!op.coordinates.back().axis)
-      throw SpecError({fmt::format("a product of {} along dimension {}", f_[op.tensor].name,
-                                   op.coordinates.size() - 2),
-                       "bulk copies need neighbouring elements in the last axis of the tile",
-                       "index the last dimension with the tile's last axis, and transpose the tile",
-                       op.where});
-    if (f_[op.coordinates.back().axis].ragged && !op.coordinates.back().computed)
-      throw SpecError({fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name,
-                                   f_[op.coordinates.back().axis].name),
-                       "bulk copies need rows that begin at a multiple of 8 elements",
-                       "index the last dimension with an axis that is not ragged", op.where});
+    require_rows_of_chunks(op, bool(op.coordinates.back().axis), "bulk", 8);
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
       const TensorMapArgument map = box_of(op, stores ? 64 : buffer.rows, panels.width);
@@ -80,12 +70,9 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::string& row,
     std::string at = c.computed ? scalar(first_of_box(f_, op, d))
                      : c.value  ? scalar(c.value)
                                 : begin(c.axis);
-    const auto plus = [&](const std::string& term) {
-      if (term != "0" && !term.empty()) at = at == "0" ? term : fmt::format("{} + {}", at, term);
-    };
-    if (c.axis && !c.computed) plus(segments_[f_.origin(c.axis).index].first);
-    if (d == row_dim) plus(row);
-    if (d + 1 == op.coordinates.size()) plus(column);
+    if (c.axis && !c.computed) at = plus(at, segments_[f_.origin(c.axis).index].first);
+    if (d == row_dim) at = plus(at, row);
+    if (d + 1 == op.coordinates.size()) at = plus(at, column);
     append(text, ", ", at);
   }
   return text;
@@ -106,11 +93,9 @@ void KernelPrinter::print_role(const Op& op) {
     out_.line("fc::{}_registers<{}>();", op.registers < op.registers_at_start ? "shrink" : "grow",
               op.registers);
   const auto begins = begins_;
-  const auto pointers = pointers_;
   work_ = work_of(f_, op);
   print_block(op.body);
   begins_ = begins;
-  pointers_ = pointers;
 }
 
 void KernelPrinter::print_wait_products(const Op& op) {

@@ -58,15 +58,13 @@ void KernelPrinter::print_next_tile(const Op& op) {
     return;
   }
   const std::string arguments = fmt::format("{}, {}", scalar(from), scalar(op.operands[1]));
-  name = names_.unique(f_[op.results[0]].name);
-  out_.line("const int {} = {};", name,
-            tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
+  name = constant("int", f_[op.results[0]].name,
+                  tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
 }
 
 void KernelPrinter::print_full_tile(const Op& op) {
-  const std::string name = storage_[op.results[0].index] = names_.unique("full");
-  out_.line("const bool {} = !{};", name,
-            tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
+  storage_[op.results[0].index] =
+      constant("bool", "full", "!" + tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
 }
 
 /// The tile that a loop comes to behind another.

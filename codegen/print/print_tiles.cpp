@@ -13,7 +13,6 @@ using namespace ir;
 
 void KernelPrinter::print_tile_loop(const Op& loop) {
   const auto begins = begins_;
-  const auto pointers = pointers_;
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(f_[tile].name);
   const auto [begin, end] = loop_bounds(loop);
@@ -44,18 +43,6 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
   if (!yield.operands.empty() && scalar(yield.operands[0]) != name)
     out_.line("{} = {};", name, scalar(yield.operands[0]));
   begins_ = begins;
-  pointers_ = pointers;
-}
-
-void KernelPrinter::print_enter_parallel(const Op& op) {
-  const Axis& axis = f_[op.axis];
-  std::string at = scalar(op.operands[0]);
-  if (axis.kind == AxisKind::parallel_tiles) {
-    const std::string begin = names_.unique(axis.name + "_begin");
-    out_.line("const int {} = {} * {};", begin, at, axis.tile);
-    at = begin;
-  }
-  begins_[op.axis.index] = at;
 }
 
 /// The next tile takes over the variable of the one before, of which nothing is asked any more.
@@ -70,12 +57,12 @@ void KernelPrinter::print_draw(const Op& op) {
 /// divided again.
 void KernelPrinter::print_divide(const Op& op) {
   const ValueId quotient = op.results[0], rest = op.results[1];
-  const std::string divisor = names_.unique("divisor"), from = scalar(op.operands[0]);
-  out_.line("const fc::u32 {} = {};", divisor, scalar(op.operands[1]));
+  const std::string divisor = constant("fc::u32", "divisor", scalar(op.operands[1]));
   const auto print = [&](ValueId result, std::string_view type, char operation) {
-    if (uses_[result.index] == 0) return;
-    storage_[result.index] = names_.unique(f_[result].name);
-    out_.line("const {} {} = {} {} {};", type, storage_[result.index], from, operation, divisor);
+    if (uses_[result.index] > 0)
+      storage_[result.index] =
+          constant(type, f_[result].name,
+                   fmt::format("{} {} {}", scalar(op.operands[0]), operation, divisor));
   };
   print(rest, "int", '%');
   print(quotient, f_[quotient].name.empty() ? "fc::u32" : "int", '/');

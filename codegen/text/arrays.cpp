@@ -117,30 +117,31 @@ std::string lane_term(const AxisLayout& layout) {
 /// The part of a position that depends on the thread alone, once for every layout of every axis.
 void KernelText::declare_lane_offsets() {
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-    const auto note = [&](ValueId value) {
-      const Value& v = f_[value];
-      if (v.layout.space != Space::registers) return;
+    for (ValueId result : op.results) {
+      const Value& v = f_[result];
+      if (v.layout.space != Space::registers) continue;
       for (std::size_t k = 0; k < v.type.axes.size(); ++k) {
-        const auto key = std::pair(v.type.axes[k], v.layout.axes[k]);
-        if (std::none_of(lane_offsets_.begin(), lane_offsets_.end(),
-                         [&](const auto& known) { return known.first == key; }))
-          lane_offsets_.push_back({key, {}});
+        const LaneAxis key(v.type.axes[k], v.layout.axes[k]);
+        if (!lane_offset_of(key)) lane_offsets_.push_back({key, {}});
       }
-    };
-    for (ValueId result : op.results) note(result);
+    }
   });
   for (auto& [key, name] : lane_offsets_) {
     const AxisLayout& layout = key.second;
-    name = names_.unique(f_[key.first].name + "_lane");
     std::string offset = warp_base(layout);
     if (layout.lanes > 1) offset = plus(offset, lane_term(layout));
-    out_.line("const int {} = {};", name, offset);
+    name = constant("int", f_[key.first].name + "_lane", offset);
   }
 }
 
-std::string KernelText::lane_offset(AxisId axis, const AxisLayout& layout) const {
+const std::string* KernelText::lane_offset_of(const LaneAxis& wanted) const {
   for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) return name;
+    if (key == wanted) return &name;
+  return nullptr;
+}
+
+std::string KernelText::lane_offset(AxisId axis, const AxisLayout& layout) const {
+  if (const std::string* name = lane_offset_of({axis, layout})) return *name;
   throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
 }
 

@@ -19,9 +19,23 @@ namespace {
 
 constexpr std::size_t longest_remark = 400;
 
+/// Operations that the device prelude has a function of the same name for.
+constexpr OpCode device_functions[] = {
+    OpCode::atan,  OpCode::cos,  OpCode::erf,    OpCode::exp2,  OpCode::expm1,
+    OpCode::floor, OpCode::fma,  OpCode::log1p,  OpCode::log2,  OpCode::limit_scale,
+    OpCode::max,   OpCode::min,  OpCode::mul_rn, OpCode::round, OpCode::reciprocal,
+    OpCode::sin,   OpCode::sqrt, OpCode::tan};
+
 std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
 
 }  // namespace
+
+std::string KernelText::constant(std::string_view type, std::string_view wanted,
+                                 std::string_view text) {
+  std::string name = names_.unique(wanted);
+  out_.line("const {} {} = {};", type, name, text);
+  return name;
+}
 
 std::string KernelText::number(double value, DType dtype) {
   if (dtype == DType::i1) return value != 0 ? "true" : "false";
@@ -106,20 +120,15 @@ std::string KernelText::scalar(ValueId value) {
 /// What a fragment and a slot add to a position.
 std::string KernelText::offset_text(const AxisLayout& layout, const std::string& fragment,
                                     const std::string& slot) {
-  const std::string begin = times(fragment, layout.fragment_size()),
-                    further = times(slot, layout.slot_stride);
-  return further == "0" ? begin : plus(begin, further);
+  return plus(times(fragment, layout.fragment_size()), times(slot, layout.slot_stride));
 }
 
 std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
-  for (const auto& [key, name] : lane_offsets_)
-    if (key.first == axis && key.second == layout) text = plus(text, name);
+  if (const std::string* name = lane_offset_of({axis, layout})) text = plus(text, *name);
   for (std::size_t k = 0; k < cursor.axes.size(); ++k)
     if (cursor.axes[k] == axis)
-      if (const std::string more = offset_text(layout, cursor.fragments[k], cursor.slots[k]);
-          more != "0")
-        text = plus(text, more);
+      text = plus(text, offset_text(layout, cursor.fragments[k], cursor.slots[k]));
   return text;
 }
 
@@ -149,7 +158,7 @@ std::string KernelText::element(ValueId value, const Cursor& cursor) {
     throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
   if (f_[value].layout.space == Space::opaque)
     return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
-  if (inlined_.count(value)) return array;  // a local of the loops around
+  if (is_local(value)) return array;
   if (is_condition_tile(f_, value))
     return fmt::format("fc::condition({}, {}, {}, {})", array, cursor.fragments[0],
                        cursor.fragments[1], cursor.element);
@@ -207,26 +216,8 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
   const auto call = [&](std::string_view function) {
     return fmt::format("fc::{}({})", function, fmt::join(x, ", "));
   };
+  if (std::ranges::count(device_functions, op.code) > 0) return call(name_of(op.code));
   switch (op.code) {
-    case OpCode::exp2:
-    case OpCode::log2:
-    case OpCode::sqrt:
-    case OpCode::sin:
-    case OpCode::cos:
-    case OpCode::tan:
-    case OpCode::atan:
-    case OpCode::erf:
-    case OpCode::expm1:
-    case OpCode::log1p:
-    case OpCode::floor:
-    case OpCode::round:
-    case OpCode::reciprocal:
-    case OpCode::min:
-    case OpCode::max:
-    case OpCode::fma:
-    case OpCode::mul_rn:
-    case OpCode::limit_scale:
-      return call(ir::name_of(op.code));
     case OpCode::tanh:
       return call(op.precise ? "precise_tanh" : "tanh");
     case OpCode::neg:
@@ -281,47 +272,43 @@ std::string KernelText::label(ValueId value) const {
   return storage_[value.index].empty() ? std::string(name_of(op->code)) : storage_[value.index];
 }
 
-std::string KernelText::describe(ValueId value, const std::set<ValueId>& inlined) const {
-  const Op* op = f_.definition(value);
-  if (!op || !inlined.count(value)) return label(value);
-  std::string text = fmt::format("{}(", name_of(op->code));
-  for (std::size_t i = 0; i < op->operands.size(); ++i) {
+/// What an op computes of values that have a name in the kernel.
+std::string KernelText::describe(const Op& op) const {
+  std::string text;
+  for (const ValueId operand : op.operands) {
     // What is shared would be told again at every use.
-    if (text.size() > longest_remark) return text + ", ...)";
-    text += (i ? ", " : "") + describe(op->operands[i], inlined);
+    if (text.size() > longest_remark) break;
+    append(text, ", ", describe(operand));
   }
-  return text + ")";
+  if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
+  return fmt::format("{}({})", name_of(op.code), text);
+}
+
+std::string KernelText::describe(ValueId value) const {
+  return is_local(value) ? describe(*f_.definition(value)) : label(value);
+}
+
+/// Whether a value's elements are variables of the loops around them: no array holds them.
+bool KernelText::is_local(ValueId value) const {
+  const Op* op = f_.definition(value);
+  return op && kind_of(op->code) == OpKind::elementwise && !f_[value].type.is_scalar() &&
+         !f_[value].array;
 }
 
 /// What the device calls an element in memory.
 std::string_view KernelText::element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return "fc::f16";
-    case DType::bf16:
-      return "fc::bf16";
-    case DType::f32:
-      return "float";
-    case DType::f64:
-      return "double";
-    case DType::i32:
-      return "int";
-    case DType::i64:
-      return "fc::i64";
-    case DType::i16:
-      return "short";
-    case DType::i8:
-      return "signed char";
-    case DType::u8:
-      return "unsigned char";
-    case DType::i1:
-      return "bool";
-  }
-  return "?";
+  static constexpr std::pair<DType, std::string_view> names[] = {
+      {DType::f16, "fc::f16"}, {DType::bf16, "fc::bf16"},  {DType::f32, "float"},
+      {DType::f64, "double"},  {DType::i64, "fc::i64"},    {DType::i32, "int"},
+      {DType::i16, "short"},   {DType::i8, "signed char"}, {DType::u8, "unsigned char"},
+      {DType::i1, "bool"},
+  };
+  return std::ranges::find(names, dtype, &std::pair<DType, std::string_view>::first)->second;
 }
 
-/// In registers there are no 16-bit elements.
+/// In registers there are no 16-bit elements. Of a tile in shared memory it is the address.
 std::string_view KernelText::array_type(ValueId value) const {
+  if (f_[value].layout.space == Space::shared) return "fc::u32";
   const DType dtype = f_[value].type.dtype;
   return element_type(is_half(dtype) ? DType::f32 : dtype);
 }

@@ -1,6 +1,7 @@
 #include "codegen/text/fields.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,15 +42,15 @@ Fields::Fields(const ir::Function& f, const KernelSource& source) : extent_names
     add(Kind::tensor_map, m, wish_of(source.tensor_maps, m, f));
 }
 
-const Fields::Named& Fields::find(Kind kind, std::size_t index, std::size_t dim) const {
-  return *std::ranges::find_if(fields_, [&](const Named& one) {
-    return one.field.kind == kind && one.field.index == static_cast<int>(index) &&
-           one.field.dim == static_cast<int>(dim);
-  });
+const Fields::Named& Fields::find(const ParameterField& field) const {
+  const auto key = [](const ParameterField& one) {
+    return std::tuple(one.kind, one.index, one.dim);
+  };
+  return *std::ranges::find(fields_, key(field), [&](const Named& one) { return key(one.field); });
 }
 
 std::string Fields::read(Kind kind, std::size_t index, std::size_t dim) const {
-  const Named& field = find(kind, index, dim);
+  const Named& field = find({kind, static_cast<int>(index), static_cast<int>(dim)});
   field.is_read = true;
   return "p." + field.name;
 }
@@ -57,12 +58,6 @@ std::string Fields::read(Kind kind, std::size_t index, std::size_t dim) const {
 std::string Fields::extent(const std::string& name) const {
   const auto at = std::ranges::find(extent_names_, name);
   return read(Kind::extent, static_cast<std::size_t>(at - extent_names_.begin()));
-}
-
-const std::string& Fields::name_of(const ParameterField& field) const {
-  return find(field.kind, static_cast<std::size_t>(field.index),
-              static_cast<std::size_t>(field.dim))
-      .name;
 }
 
 void Fields::lay_out(KernelSource& source) const {

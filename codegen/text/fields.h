@@ -30,7 +30,7 @@ class Fields {
   std::string map(std::size_t map) const { return read(Kind::tensor_map, map); }
   std::string tile_counter() const { return read(Kind::tile_counter, 0); }
 
-  const std::string& name_of(const ParameterField& field) const;
+  const std::string& name_of(const ParameterField& field) const { return find(field).name; }
   /// Lays the fields that the kernel reads out in its parameter block.
   void lay_out(KernelSource& source) const;
 
@@ -40,7 +40,7 @@ class Fields {
     std::string name;
     mutable bool is_read = false;
   };
-  [[nodiscard]] const Named& find(Kind kind, std::size_t index, std::size_t dim) const;
+  [[nodiscard]] const Named& find(const ParameterField& field) const;
   std::string read(Kind kind, std::size_t index, std::size_t dim = 0) const;
 
   std::vector<Named> fields_;

@@ -25,6 +25,7 @@ inline std::string warp_base(const ir::AxisLayout& layout) {
 
 // Sums and multiples as a reader would write them: without zeros and ones.
 inline std::string plus(const std::string& a, const std::string& b) {
+  if (b.empty() || b == "0") return a;
   return a == "0" ? b : a + " + " + b;
 }
 inline std::string plus(int offset) { return offset ? fmt::format(" + {}", offset) : ""; }
@@ -39,6 +40,11 @@ inline std::string times(const std::string& index, const std::string& step) {
 inline void append(std::string& list, std::string_view separator, std::string_view one) {
   if (!list.empty()) list += separator;
   list += one;
+}
+
+/// An expression that nothing stands beside.
+inline std::string without_parentheses(const std::string& text) {
+  return text.starts_with("(") ? text.substr(1, text.size() - 2) : text;
 }
 
 }  // namespace flashcore

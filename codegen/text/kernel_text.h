@@ -6,7 +6,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,11 +40,15 @@ class KernelText {
     bool operator==(const Shape&) const = default;
   };
 
+  /// Prints a constant of the kernel, "const int rows_begin = rows_tile * 64;"; returns its name.
+  std::string constant(std::string_view type, std::string_view wanted, std::string_view text);
+
   // parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
   void print_parameters();
   void print_grid();
   void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
+  void print_position(ir::AxisId axis, const std::string& tile);
   std::string blocks_along(ir::AxisId axis) const;
   [[nodiscard]] int scalar_named(const std::string& name) const;
   std::string stride(ir::TensorId tensor, std::size_t dim) const;
@@ -60,7 +63,9 @@ class KernelText {
   std::string gathered(const ir::Op& op, const std::vector<SplitIndex>& indices) const;
   [[nodiscard]] int power_of_two(ir::ValueId value) const;
   std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
-  std::string describe(ir::ValueId value, const std::set<ir::ValueId>& inlined) const;
+  std::string describe(ir::ValueId value) const;
+  std::string describe(const ir::Op& op) const;
+  [[nodiscard]] bool is_local(ir::ValueId value) const;
   std::string label(ir::ValueId value) const;
   std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
   std::string position_element(const ir::Op& op, Cursor cursor);
@@ -86,6 +91,8 @@ class KernelText {
   Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
 
   void declare_lane_offsets();
+  using LaneAxis = std::pair<ir::AxisId, ir::AxisLayout>;
+  [[nodiscard]] const std::string* lane_offset_of(const LaneAxis& wanted) const;
   std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
   [[nodiscard]] bool has_tile_loop(ir::TileScheduler scheduler) const;
   void print_cluster_rank();
@@ -112,11 +119,10 @@ class KernelText {
   };
   std::vector<Segment> segments_;                ///< by axis
   std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
-  std::vector<std::pair<std::pair<ir::AxisId, ir::AxisLayout>, std::string>> lane_offsets_;
+  std::vector<std::pair<LaneAxis, std::string>> lane_offsets_;
   std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
   std::map<int, std::string> arrays_;              ///< by number: the name
-  std::set<ir::ValueId> inlined_;  ///< values that are locals of the loops being printed
 };
 
 }  // namespace flashcore

@@ -126,8 +126,7 @@ void KernelText::print_block_index(AxisId id, const std::string& index, bool nee
   std::string count;
   if (needs_count || axis.descending) {
     // Unsigned numbers divide in half the instructions.
-    count = names_.unique(name + "_count");
-    out_.line("const {} {} = {};", needs_count ? "fc::u32" : "int", count, blocks_along(id));
+    count = constant(needs_count ? "fc::u32" : "int", name + "_count", blocks_along(id));
   }
   std::string text = needs_count ? fmt::format("{} % {}", index, count) : index;
   if (axis.descending) text = fmt::format("{} - 1 - {}", count, text);
@@ -137,10 +136,13 @@ void KernelText::print_block_index(AxisId id, const std::string& index, bool nee
   out_.line("const int {} = {};", name, text);
   if (needs_count) out_.line("{} /= {};", index, count);
   begins_[id.index] = name;
-  if (!tiled && !several) return;
-  const std::string first = names_.unique(axis.name + "_begin");
-  out_.line("const int {} = {} * {};", first, name, axis.tile);
-  begins_[id.index] = first;
+  if (tiled || several) print_position(id, name);
+}
+
+/// Where a tile of an axis begins.
+void KernelText::print_position(AxisId axis, const std::string& tile) {
+  begins_[axis.index] =
+      constant("int", f_[axis].name + "_begin", fmt::format("{} * {}", tile, f_[axis].tile));
 }
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.
@@ -171,8 +173,7 @@ bool KernelText::has_tile_loop(TileScheduler scheduler) const {
 }
 
 void KernelText::print_cluster_rank() {
-  cluster_rank_ = names_.unique("rank");
-  out_.line("const int {} = fc::block_x() % {};", cluster_rank_, source_.cluster);
+  cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
 }
 
 void KernelText::require_alignment(TensorId tensor, int bytes) {

@@ -51,20 +51,21 @@ TileMover::ThreadRows TileMover::thread_rows(const Buffer& buffer, const ChunkLo
 /// registers over a loop. `body` sees `row`, `column`, `i` and, past the first, `panel`.
 template <class Body>
 void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body body) {
+  std::size_t loops = 0;
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
+    const RowPlace* const place = global.places.empty() ? nullptr : &global.places[loops++];
     const int size = size_of(buffer.dtype), chunk = chunk_elements(buffer.dtype);
     const auto [chunks, rows, rounds] = thread_rows(buffer, loop);
     auto scope = out_.block("");
     const std::string first = plus(loop.first_column);
     out_.line("const int row = thread / {0}, column = thread % {0} * {1};", chunks, chunk);
-    if (global.place)
+    if (place)
       out_.line("{} const {} = {} + column{};", global.type, global.walker, global.start, first);
     else
       out_.line("{} {} = {} + row * {} + column{};", global.type, global.walker, global.start,
                 global.stride, first);
     const std::string left = names_.unique("rows_left");
-    if (!global.left.empty() && !global.place)
-      out_.line("const int {} = {} - row;", left, global.left);
+    if (!global.left.empty() && !place) out_.line("const int {} = {} - row;", left, global.left);
     const auto guard = out_.guarded(rows > buffer.rows ? fmt::format("row < {}", buffer.rows) : "");
     const bool ragged = rows < buffer.rows && buffer.rows % rows != 0;
     auto down = out_.unrolled("i", rounds);
@@ -73,11 +74,10 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
           out_.guarded(ragged ? fmt::format("row + i * {} < {}", rows, buffer.rows) : "");
       std::string exists = rounds > 1 ? fmt::format("i * {} < {}", rows, left) : left + " > 0";
       std::string pointer = global.walker;
-      if (global.place) {
-        const RowPlace at = global.place({chunks, rows, rounds});
+      if (place) {
         pointer = names_.unique("row_" + global.walker);
-        out_.line("{} const {} = {} + {};", global.type, pointer, global.walker, at.offset);
-        exists = at.exists;
+        out_.line("{} const {} = {} + {};", global.type, pointer, global.walker, place->offset);
+        exists = place->exists;
       }
       const auto across_panels = out_.repeated("panel", loop.panels);
       const std::string panel = loop.panels > 1 ? fmt::format("panel * {}", loop.width)
@@ -99,10 +99,9 @@ void TileMover::for_each_chunk(const Buffer& buffer, const Rows& global, Body bo
         if (rounds > 1) offset += fmt::format(" + i * {}", rows * buffer.pitch * size);
       }
       body(Chunk{exists, "column" + first + across, pointer + across, offset});
-      if (global.place) names_.release(pointer);
+      if (place) names_.release(pointer);
     }
-    if (rounds > 1 && !global.place)
-      out_.line("{} += {} * {};", global.walker, rows, global.stride);
+    if (rounds > 1 && !place) out_.line("{} += {} * {};", global.walker, rows, global.stride);
     names_.release(left);
   }
 }
@@ -130,10 +129,12 @@ void TileMover::print_copies(const std::vector<const Op*>& ops) {
   }
   const std::vector<ValueId>& operands = ops[0]->operands;
   const auto guard = out_.guarded(operands.size() == 3 ? scalar(operands[2]) : "");
-  for (const Op* op : ops)
-    if (op->body) locate_rows(*op);
-  for (std::size_t i = 0; i < ops.size(); ++i) print_copy(*ops[i], pointers[i]);
-  forget_rows();
+  PositionArrays positions;
+  std::vector<std::vector<RowPlace>> places(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i]->body) places[i] = locate_rows(*ops[i], positions);
+  for (std::size_t i = 0; i < ops.size(); ++i) print_copy(*ops[i], pointers[i], places[i]);
+  for (const auto& [text, array] : positions) names_.release(array);
 }
 
 /// The first position along an axis of the tile that is copied.
@@ -142,47 +143,53 @@ std::string TileMover::first_copied(const Op& copy, AxisId axis) {
   return looped ? fmt::format("{} * {}", scalar(copy.operands[0]), f_[axis].tile) : begin(axis);
 }
 
-void TileMover::print_copy(const Op& op, const std::string& pointer) {
+void TileMover::require_rows_of_chunks(const Op& op, bool dense, std::string_view copies,
+                                       int multiple) const {
+  const std::string& tensor = f_[op.tensor].name;
+  const Coordinate& last = op.coordinates.back();
+  if (!dense)
+    throw SpecError(
+        {fmt::format("a product of {} along dimension {}", tensor,
+                     dimension_along(op, accessed_axes(f_, op)[1])),
+         fmt::format("{} copies need neighbouring elements in the last axis of the tile", copies),
+         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
+  if (f_[last.axis].ragged && !last.computed)
+    throw SpecError(
+        {fmt::format("a product of {} along the ragged axis {}", tensor, f_[last.axis].name),
+         fmt::format("{} copies need rows that begin at a multiple of {} elements", copies,
+                     multiple),
+         "index the last dimension with an axis that is not ragged", op.where});
+}
+
+void TileMover::print_copy(const Op& op, const std::string& pointer, std::vector<RowPlace> places) {
   const Buffer& buffer = f_[op.buffer];
   const std::vector<AxisId> axes = accessed_axes(f_, op);
   const Axis &rows = f_[axes[0]], &columns = f_[axes[1]];
   const std::size_t row_dim = dimension_along(op, axes[0]),
                     column_dim = dimension_along(op, axes[1]);
   const bool computed = !runs_along(op, axes[0]);
-  if (column_dim + 1 != op.coordinates.size() || !runs_along(op, axes[1]))
-    throw SpecError(
-        {fmt::format("a product of {} along dimension {}", f_[op.tensor].name, column_dim),
-         "16-byte copies need neighbouring elements in the last axis of the tile",
-         "index the last dimension with the tile's last axis, and transpose the tile", op.where});
-  if (columns.ragged)
-    throw SpecError(
-        {fmt::format("a product of {} along the ragged axis {}", f_[op.tensor].name, columns.name),
-         fmt::format("16-byte copies need rows that begin at a multiple of {} elements",
-                     chunk_elements(buffer.dtype)),
-         "index the last dimension with an axis that is not ragged", op.where});
+  require_rows_of_chunks(op, column_dim + 1 == op.coordinates.size() && runs_along(op, axes[1]),
+                         "16-byte", chunk_elements(buffer.dtype));
 
   // Positions within the tile in 32 bits; only the tile's own start needs 64.
   const auto first = [&](AxisId axis) { return first_copied(op, axis); };
-  const std::string tile = names_.unique(buffer.name + "_source");
   std::string start = pointer;
   if (first(axes[0]) != "0" && !computed)
     start += fmt::format(" + ({}) * {}", first(axes[0]), stride(op.tensor, row_dim));
   if (first(axes[1]) != "0") start += fmt::format(" + {}", first(axes[1]));
-  out_.line("const {}* const {} = {};", element_type(buffer.dtype), tile, start);
-  const std::string left = names_.unique(buffer.name + "_rows");
+  const std::string type = fmt::format("{}*", element_type(buffer.dtype));
+  const std::string tile = constant(type + " const", buffer.name + "_source", start);
+  const auto left_of = [&](AxisId axis) {
+    return fmt::format("{} - ({})", extent(axis), first(axis));
+  };
+  std::string left, right;
   if (rows.may_overrun() && !computed)
-    out_.line("const int {} = {} - ({});", left, extent(axes[0]), first(axes[0]));
-  const std::string right = names_.unique(buffer.name + "_columns");
-  if (columns.may_overrun())
-    out_.line("const int {} = {} - ({});", right, extent(axes[1]), first(axes[1]));
+    left = constant("int", buffer.name + "_rows", left_of(axes[0]));
+  if (columns.may_overrun()) right = constant("int", buffer.name + "_columns", left_of(axes[1]));
 
   const std::string target = chunk_base(buffer, op.operands.empty() ? "0" : scalar(op.operands[1]));
-  const std::string type = fmt::format("const {}*", element_type(buffer.dtype));
-  Rows global{type, "source", tile, "", rows.may_overrun() ? left : ""};
-  if (computed)
-    global.place = [&](const ThreadRows& of_thread) { return place_of_row(op, of_thread); };
-  else
-    global.stride = row_stride(op.tensor, row_dim, buffer.rows);
+  const std::string stride_of_row = computed ? "" : row_stride(op.tensor, row_dim, buffer.rows);
+  const Rows global{"const " + type, "source", tile, stride_of_row, left, std::move(places)};
   for_each_chunk(buffer, global, [&](const Chunk& at) {
     std::string bytes = "16";
     if (columns.may_overrun()) {

@@ -23,11 +23,6 @@ bool is_within(const Function& f, ValueId position, const Extent& length) {
   return by && *by > 0 && length.is_static() && *by <= static_cast<double>(length.value);
 }
 
-/// Two positions of one text differ where threads have other rows.
-std::string key_of(const std::string& position, int rounds) {
-  return fmt::format("{}: {}", rounds, position);
-}
-
 }  // namespace
 
 std::string TileMover::row_position(const Op& issue, const ThreadRows& of_thread) {
@@ -53,7 +48,6 @@ std::vector<std::string> TileMover::position_texts(const Op& issue, const std::s
     std::vector<std::string> operands;
     for (ValueId operand : op.operands) operands.push_back(element(operand, cursor));
     storage_[value.index] = expression(op, operands);
-    if (!f_[value].type.is_scalar()) inlined_.insert(value);
   }
   std::vector<std::string> texts;
   for (ValueId value : f_[ops.back()].operands) texts.push_back(element(value, cursor));
@@ -61,32 +55,38 @@ std::vector<std::string> TileMover::position_texts(const Op& issue, const std::s
   return texts;
 }
 
-void TileMover::locate_rows(const Op& issue) {
+/// Computes the positions of the rows of a tile, but those that `known` arrays hold, and says where
+/// each row lies, for each of the loops over chunks.
+std::vector<TileMover::RowPlace> TileMover::locate_rows(const Op& issue, PositionArrays& known) {
   const auto& yielded = last_of(f_, issue.body).operands;
+  std::vector<RowPlace> places;
   for (const ChunkLoop& loop : chunk_loops(f_[issue.buffer])) {
     const ThreadRows of_thread = thread_rows(f_[issue.buffer], loop);
-    const std::vector<std::string> texts = position_texts(issue, row_position(issue, of_thread));
+    const std::string row = row_position(issue, of_thread), i = of_thread.rounds > 1 ? "i" : "0";
+    const std::vector<std::string> texts = position_texts(issue, row);
+    std::vector<std::string> positions;
     for (std::size_t k = 0; k < texts.size(); ++k) {
-      const std::string& name = f_[yielded[k]].name;
-      const auto [found, added] = row_positions_.try_emplace(key_of(texts[k], of_thread.rounds));
-      if (!added) continue;
-      found->second = names_.unique((name.empty() ? "position" : name) + "_of_row");
-      out_.line("int {}[{}];", found->second, of_thread.rounds);
-      const auto rounds = out_.repeated("i", of_thread.rounds, false);
-      out_.line("{}[{}] = {};", found->second, of_thread.rounds > 1 ? "i" : "0", texts[k]);
+      // Two positions of one text differ where threads have other rows.
+      const auto [found, added] =
+          known.try_emplace(fmt::format("{}: {}", of_thread.rounds, texts[k]));
+      std::string& array = found->second;
+      if (added) {
+        const std::string& name = f_[yielded[k]].name;
+        array = names_.unique((name.empty() ? "position" : name) + "_of_row");
+        out_.line("int {}[{}];", array, of_thread.rounds);
+        const auto rounds = out_.repeated("i", of_thread.rounds, false);
+        out_.line("{}[{}] = {};", array, i, texts[k]);
+      }
+      positions.push_back(fmt::format("{}[{}]", array, i));
     }
+    places.push_back(place_of_row(issue, row, positions));
   }
+  return places;
 }
 
-void TileMover::forget_rows() {
-  for (const auto& [text, array] : row_positions_) names_.release(array);
-  row_positions_.clear();
-}
-
-TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& of_thread) {
+TileMover::RowPlace TileMover::place_of_row(const Op& issue, const std::string& at,
+                                            const std::vector<std::string>& positions) {
   const AxisId rows = rows_of(f_, issue);
-  const std::string at = row_position(issue, of_thread);
-  const std::vector<std::string> texts = position_texts(issue, at);
   RowPlace place;
   if (f_[rows].may_overrun()) place.exists = fmt::format("{} < {}", at, extent(rows));
   std::size_t yielded = 0;
@@ -96,8 +96,7 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, const ThreadRows& o
     std::string where = at;
     if (c.computed) {
       const ValueId value = last_of(f_, issue.body).operands[yielded];
-      where = fmt::format("{}[{}]", row_positions_.at(key_of(texts[yielded++], of_thread.rounds)),
-                          of_thread.rounds > 1 ? "i" : "0");
+      where = positions[yielded++];
       const Extent& length = f_[issue.tensor].dims[d];
       if (!is_within(f_, value, length))
         append(place.exists, " && ", fmt::format("fc::within({}, {})", where, extent_text(length)));

@@ -17,17 +17,17 @@ void TileMover::print_segment(const Op& op) {
   const Axis& axis = f_[op.axis];
   const std::string dimension = extent_text(axis.extent);
   Segment& segment = segments_[op.axis.index];
-  segment.length = names_.unique(axis.name + "_length");
+  const auto cut = [&](std::size_t bound, const std::string& least) {
+    return fmt::format("fc::max({}, fc::min({}, {}))", least, scalar(op.operands[bound]),
+                       dimension);
+  };
   const double* zero = constant_of(f_, op.operands[0]);
   if (zero && *zero == 0) {
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.length, scalar(op.operands[1]),
-              dimension);
+    segment.length = constant("int", axis.name + "_length", cut(1, "0"));
   } else {
-    segment.first = names_.unique(axis.name + "_first");
-    out_.line("const int {} = fc::max(0, fc::min({}, {}));", segment.first, scalar(op.operands[0]),
-              dimension);
-    out_.line("const int {0} = fc::max({1}, fc::min({2}, {3})) - {1};", segment.length,
-              segment.first, scalar(op.operands[1]), dimension);
+    segment.first = constant("int", axis.name + "_first", cut(0, "0"));
+    segment.length = constant("int", axis.name + "_length",
+                              fmt::format("{} - {}", cut(1, segment.first), segment.first));
   }
   if (axis.kind == AxisKind::parallel_tiles)
     out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
@@ -38,14 +38,12 @@ void TileMover::print_segment(const Op& op) {
 std::string TileMover::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
   std::string text = fields_.tensor(op.tensor);
-  for (std::size_t d = 0; d < op.coordinates.size(); ++d)
-    if (is_computed(f_, op.coordinates[d]))
-      continue;
-    else if (op.coordinates[d].value)
-      text += fmt::format(" + {} * {}", scalar(op.coordinates[d].value), stride(op.tensor, d));
-    else if (const Segment& segment = segments_[f_.origin(op.coordinates[d].axis).index];
-             !segment.first.empty())
-      text += fmt::format(" + {} * {}", segment.first, stride(op.tensor, d));
+  for (std::size_t d = 0; d < op.coordinates.size(); ++d) {
+    const Coordinate& c = op.coordinates[d];
+    if (is_computed(f_, c)) continue;
+    const std::string at = c.value ? scalar(c.value) : segments_[f_.origin(c.axis).index].first;
+    if (!at.empty()) text += fmt::format(" + {} * {}", at, stride(op.tensor, d));
+  }
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;
   const std::string name = names_.unique(tensor.name + "_at");

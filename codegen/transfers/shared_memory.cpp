@@ -33,9 +33,8 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
     return fmt::format("(({}) * {} + {} + {} * {}) * {}", row, buffer.pitch, column, lane,
                        last.lane_stride, size);
   const int in_chunk = 16 / size;
-  const std::string chunk =
-      fmt::format("fc::chunk_offset{}<{}, {}>", last.warps > 1 ? "_of_warp" : "", buffer.rows,
-                  buffer.columns * size / 2);
+  const std::string chunk = fmt::format("fc::chunk_offset<{}, {}{}>", buffer.rows,
+                                        buffer.columns * size / 2, last.warps > 1 ? ", true" : "");
   if (size == 1) {
     if (last.warps != 1 || last.slots != 2 || in_chunk % last.fragment_size() != 0)
       throw InternalError("a tile of bytes in another layout than that of a product");
@@ -51,13 +50,22 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
                      last.lane_stride * size);
 }
 
+/// Opens the loops over what `shared_offset` tells the offset of.
+void TileMover::open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces) {
+  const AxisLayout& first = shape.layouts[0];
+  scopes.push_back(out_.unrolled("i", first.fragments, braces));
+  if (shape.axes.size() == 1) return scopes.push_back(out_.unrolled("e", first.slots, braces));
+  scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, braces));
+  scopes.push_back(out_.repeated("r", first.slots, braces));
+}
+
 /// A tile of one number, written once by all threads of the block for products to read.
 void TileMover::print_constant_tile(const Op& op, double value) {
   const Buffer& buffer = f_[op.buffer];
-  const std::string name = storage_[op.results[0].index] = names_.unique(label(op.results[0]));
   const std::string text = number(value, DType::f32);
   out_.comment(fmt::format("{} everywhere", text));
-  out_.line("const fc::u32 {} = {};", name, chunk_base(buffer, "0"));
+  const std::string name = storage_[op.results[0].index] =
+      constant("fc::u32", label(op.results[0]), chunk_base(buffer, "0"));
   auto words = out_.block("for (int word = thread; word < {}; word += {})", buffer.slot_bytes() / 4,
                           schedule_.threads());
   out_.line("fc::store_shared({0} + word * 4, fc::pack<{1}>({2}, {2}));", name,
@@ -96,47 +104,38 @@ void TileMover::print_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
   const Shape shape = shape_of(from);
-  storage_[value.index] = names_.unique(label(value));
   out_.comment(fmt::format("{} in shared memory", label(from)));
   const BufferId over = buffer.over;
-  out_.line("const fc::u32 {} = {};", storage_[value.index],
-            op.blocks ? given_address(op)
-            : over    ? chunk_base(f_[over], ring_names_[over].slot)
-                      : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
-                                                                 : ring_names_[op.buffer].slot));
+  storage_[value.index] =
+      constant("fc::u32", label(value),
+               op.blocks ? given_address(op)
+               : over    ? chunk_base(f_[over], ring_names_[over].slot)
+                         : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
+                                                                    : ring_names_[op.buffer].slot));
   if (f_[from].layout.space == Space::opaque) return print_blocks(op);
   if (writes_rows_by_turns(op, shape)) return print_row_pairs(op, shape);
   std::string first_row;
-  if (is_operand_in_flight(op)) {
-    first_row = names_.unique(f_[shape.axes[0]].name + "_here");
-    out_.line("const fc::u32 {} = fc::in_place(static_cast<fc::u32>({}));", first_row,
-              lane_offset(shape.axes[0], shape.layouts[0]));
-  }
+  if (is_operand_in_flight(op))
+    first_row = constant("fc::u32", f_[shape.axes[0]].name + "_here",
+                         fmt::format("fc::in_place(static_cast<fc::u32>({}))",
+                                     lane_offset(shape.axes[0], shape.layouts[0])));
   Shape held = shape;
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   Writer::Scopes scopes;
   scopes.push_back(out_.guarded(representative(held)));
-  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, false));
+  open_rows(shape, scopes, false);
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
   const std::string array = storage_[from.index],
                     store = op.blocks ? "fc::store_cluster" : "fc::store_shared";
-  if (shape.axes.size() == 1) {
-    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, false));
-    out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
-    return;
-  }
+  if (shape.axes.size() == 1) return out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
   const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
-  scopes.push_back(out_.unrolled("j", columns.fragments, false));
-  scopes.push_back(out_.repeated("r", rows.slots, false));
   const auto slot = [&](int c) {
     if (rows.slots == 1) return std::to_string(c);
     return fmt::format("{} * r{}", columns.slots, plus(c));
   };
-  if (!is_half(buffer.dtype)) {
-    out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
-    return;
-  }
+  if (!is_half(buffer.dtype))
+    return out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
   if (columns.slots % 2 != 0)
     throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   std::string packed;
@@ -157,9 +156,9 @@ void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
   std::string tile = storage_[op.results[0].index];
   if (columns.warps > 1)
     tile += fmt::format(" + {} * {}", warp_number(columns), columns.fragments / 4 * panel);
-  const std::string pairs = names_.unique(label(op.operands[0]) + "_pairs");
-  out_.line("const fc::u32 {} = fc::row_pairs({}, {}, lane);", pairs, tile,
-            lane_offset(shape.axes[0], rows));
+  const std::string pairs =
+      constant("fc::u32", label(op.operands[0]) + "_pairs",
+               fmt::format("fc::row_pairs({}, {}, lane)", tile, lane_offset(shape.axes[0], rows)));
   const std::string array = storage_[op.operands[0].index];
   auto i = out_.unrolled("i", rows.fragments, false);
   auto j = out_.unrolled("j", columns.fragments, false);
@@ -200,17 +199,11 @@ void TileMover::print_from_shared(const Op& op) {
                            : given      ? cluster_address(op)
                                         : storage_[from.index];
   Writer::Scopes scopes;
-  scopes.push_back(out_.unrolled("i", shape.layouts[0].fragments, partials > 1));
-  std::string element = fmt::format("{}[i]", storage_[value.index]);
-  if (vector) {
-    scopes.push_back(out_.unrolled("e", shape.layouts[0].slots, partials > 1));
-    element += "[e]";
-  } else {
-    const int row_slots = shape.layouts[0].slots;
-    scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, partials > 1));
-    scopes.push_back(out_.repeated("r", row_slots, partials > 1));
-    element += row_slots > 1 ? fmt::format("[j][{} * r", count) : "[j][0";
-  }
+  open_rows(shape, scopes, partials > 1);
+  const std::string element =
+      storage_[value.index] + (vector                       ? "[i][e]"
+                               : shape.layouts[0].slots > 1 ? fmt::format("[i][j][{} * r", count)
+                                                            : "[i][j][0");
   const std::string first = vector ? element : element + "]";
   const std::string offset = shared_offset(buffer, shape);
   if (partials == 1) {
@@ -224,8 +217,7 @@ void TileMover::print_from_shared(const Op& op) {
       out_.line("fc::load_shared<{}>(&{}, {} + {});", count, first, base, offset);
     return;
   }
-  const std::string at = names_.unique("share_at");
-  out_.line("const fc::u32 {} = {} + {};", at, base, offset);
+  const std::string at = constant("fc::u32", "share_at", base + " + " + offset);
   out_.line("fc::load_shared<{}>(&{}, {});", count, first, at);
   // Inside, the only other variable is what the partials are combined into.
   const std::string share = first.starts_with("partial[") ? "next" : "partial";

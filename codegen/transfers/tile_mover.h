@@ -1,7 +1,6 @@
 // Tiles on their way: between tensors, shared memory and registers.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +31,7 @@ class TileMover : protected KernelText {
   void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
+  void open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces);
   [[nodiscard]] bool is_operand_in_flight(const ir::Op& convert) const;
   [[nodiscard]] bool is_stored_by_engine(const ir::Op& convert) const;
   [[nodiscard]] bool writes_rows_by_turns(const ir::Op& convert, const Shape& shape) const;
@@ -43,7 +43,6 @@ class TileMover : protected KernelText {
   // chunks.cpp, global_memory.cpp: between tensors and shared memory or registers
   void print_segment(const ir::Op& op);
   void print_copies(const std::vector<const ir::Op*>& ops);
-  void print_copy(const ir::Op& op, const std::string& pointer);
   std::string first_copied(const ir::Op& copy, ir::AxisId axis);
   void print_staged_store(const ir::Op& op);
   void print_chunk_store(const std::string& pointer, const std::string& chunk,
@@ -55,6 +54,9 @@ class TileMover : protected KernelText {
   /// The tensor dimension an axis of the tile runs along.
   static std::size_t dimension_along(const ir::Op& op, ir::AxisId axis);
   [[nodiscard]] bool runs_along(const ir::Op& op, ir::AxisId axis) const;
+  /// Refuses copies of whole chunks whose rows are no neighbouring elements, or begin anywhere.
+  void require_rows_of_chunks(const ir::Op& op, bool dense, std::string_view copies,
+                              int multiple) const;
   std::string source_pointer(const ir::Op& op);
   /// The text of one chunk: whether its row is inside the tensor, its first column, its address in
   /// global memory, and its offset in the shared tile.
@@ -75,14 +77,17 @@ class TileMover : protected KernelText {
   /// inside; or each at a place of its own.
   struct Rows {
     std::string type, walker, start, stride, left;
-    std::function<RowPlace(const ThreadRows&)> place = {};
+    std::vector<RowPlace> places = {};  ///< for each of the loops over chunks
   };
+  void print_copy(const ir::Op& op, const std::string& pointer, std::vector<RowPlace> places);
   template <class Body>
   void for_each_chunk(const ir::Buffer& buffer, const Rows& global, Body body);
   // computed_rows.cpp: rows whose positions the region of an issue computes
-  void locate_rows(const ir::Op& issue);
-  void forget_rows();
-  RowPlace place_of_row(const ir::Op& issue, const ThreadRows& of_thread);
+  /// By the text of a position under a loop over i: the array with the position in each iteration.
+  using PositionArrays = std::map<std::string, std::string>;
+  std::vector<RowPlace> locate_rows(const ir::Op& issue, PositionArrays& known);
+  RowPlace place_of_row(const ir::Op& issue, const std::string& at,
+                        const std::vector<std::string>& positions);
   std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
   std::string row_position(const ir::Op& issue, const ThreadRows& of_thread);
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
@@ -92,9 +97,6 @@ class TileMover : protected KernelText {
   void prepare_sources(ir::BlockId block);
 
   std::map<ir::BufferId, Ring> ring_names_;
-  /// Of rows that are being copied, by the text of a position under a loop over i: the array with
-  /// the position in each iteration.
-  std::map<std::string, std::string> row_positions_;
 };
 
 }  // namespace flashcore

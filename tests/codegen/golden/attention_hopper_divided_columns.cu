@@ -235,7 +235,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int j = 0; j < 4; ++j)
           #pragma unroll
           for (int r = 0; r < 2; ++r)
-            fc::store_shared(operand_shared + fc::chunk_offset_of_warp<64, 64>(rows_here + i * 16 + r * 8, warp / 4 % 2 * 32 + j * 8) + lane % 4 * 4,
+            fc::store_shared(operand_shared + fc::chunk_offset<64, 64, true>(rows_here + i * 16 + r * 8, warp / 4 % 2 * 32 + j * 8) + lane % 4 * 4,
                              fc::pack<fc::bf16>(probs[i][j][2 * r], probs[i][j][2 * r + 1]));
       fc::fence_async();
       // out = mul(out, decay)
@@ -390,7 +390,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int j = 0; j < 4; ++j)
             #pragma unroll
             for (int r = 0; r < 2; ++r)
-              fc::store_shared(operand_shared_3 + fc::chunk_offset_of_warp<64, 64>(rows_lane + i * 16 + r * 8, warp / 4 % 2 * 32 + j * 8) + lane % 4 * 4,
+              fc::store_shared(operand_shared_3 + fc::chunk_offset<64, 64, true>(rows_lane + i * 16 + r * 8, warp / 4 % 2 * 32 + j * 8) + lane % 4 * 4,
                                fc::pack<fc::bf16>(probs_2[i][j][2 * r], probs_2[i][j][2 * r + 1]));
         fc::fence_async();
         // out = mul(out, decay_2)
@@ -491,7 +491,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 32; ++j)
         #pragma unroll
         for (int r = 0; r < 2; ++r)
-          fc::store_shared(o_staged + fc::chunk_offset_of_warp<64, 512>(rows_lane + i * 16 + r * 8, warp / 4 % 2 * 256 + j * 8) + lane % 4 * 4,
+          fc::store_shared(o_staged + fc::chunk_offset<64, 512, true>(rows_lane + i * 16 + r * 8, warp / 4 % 2 * 256 + j * 8) + lane % 4 * 4,
                            fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);

@@ -249,7 +249,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int j = 0; j < 1; ++j) {
         fc::u32 b[4];
-        fc::load_matrices_transposed(b, fc::matrix_address_of_warp<32, 32>(value, lane % 16, lane / 16 * 8, k * 16, warp % 2 * 16 + j * 16));
+        fc::load_matrices_transposed(b, fc::matrix_address<32, 32, true>(value, lane % 16, lane / 16 * 8, k * 16, warp % 2 * 16 + j * 16));
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
           fc::multiply<fc::bf16>(product[i][2 * j], a[i], b[0], b[1]);

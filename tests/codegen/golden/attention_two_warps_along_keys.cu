@@ -357,7 +357,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 2; ++j)
       #pragma unroll
       for (int r = 0; r < 2; ++r)
-        fc::store_shared(o_staged + fc::chunk_offset_of_warp<32, 32>(rows_lane + i * 16 + r * 8, warp % 2 * 16 + j * 8) + lane % 4 * 4,
+        fc::store_shared(o_staged + fc::chunk_offset<32, 32, true>(rows_lane + i * 16 + r * 8, warp % 2 * 16 + j * 8) + lane % 4 * 4,
                          fc::pack<fc::bf16>(t15[i][j][2 * r], t15[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;

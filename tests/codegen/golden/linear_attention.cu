@@ -228,7 +228,7 @@ linear_attention(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
       fc::u32 a[1][4];
-      fc::load_matrices_transposed(a[0], fc::matrix_address_of_warp<64, 64>(read_slot_2, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, k * 16, warp % 4 * 16 + 0));
+      fc::load_matrices_transposed(a[0], fc::matrix_address<64, 64, true>(read_slot_2, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, k * 16, warp % 4 * 16));
       #pragma unroll
       for (int j = 0; j < 2; ++j) {
         fc::u32 b[4];

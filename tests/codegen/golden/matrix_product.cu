@@ -141,7 +141,7 @@ matrix_product(const __grid_constant__ Parameters p) {
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int r = 0; r < 2; ++r)
-        fc::store_shared(c_staged + fc::chunk_offset_of_warp<128, 128>(m_lane + i * 16 + r * 8, warp % 2 * 64 + j * 8) + lane % 4 * 4,
+        fc::store_shared(c_staged + fc::chunk_offset<128, 128, true>(m_lane + i * 16 + r * 8, warp % 2 * 64 + j * 8) + lane % 4 * 4,
                          fc::pack<fc::bf16>(sum[i][j][2 * r], sum[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const c_at = p.c;
