@@ -30,7 +30,7 @@ enum class ProductSplit {
 enum class GridOrder {
   tiles_first,  ///< the tiles of one head are neighbours and share its keys in L2
   tiles_last,   ///< the same tile of all heads are neighbours
-  grouped,      ///< the same tile of as many heads as have room in L2 (persistent blocks only)
+  grouped,      ///< the same tile of as many heads as half of L2 holds (persistent blocks only)
 };
 
 /// The tile scheduler: how a persistent block gets its next tile.
