@@ -16,15 +16,15 @@ FC_DEVICE void follow_turn() {
 
 // By one thread, after fence_async() in every thread that wrote the box and a barrier among them.
 // Each element is added by itself, atomically.
-#define FC_ADD_BOX(rank, coordinates, places, map_place, box_place)                               \
-  template <bool in_turn>                                                                         \
-  FC_DEVICE void add_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) {          \
-    follow_turn<in_turn>();                                                                       \
-    asm volatile("cp.reduce.async.bulk.tensor." rank                                              \
-                 ".global.shared::cta.add.tile.bulk_group [" map_place ", {" places               \
-                 "}], [" box_place "];" ::coordinates(FC_OPERAND),                                \
-                 "l"(&map), "r"(source)                                                           \
-                 : "memory");                                                                     \
+#define FC_ADD_BOX(rank, coordinates, places, map_place, box_place)                      \
+  template <bool in_turn>                                                                \
+  FC_DEVICE void add_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) { \
+    follow_turn<in_turn>();                                                              \
+    asm volatile("cp.reduce.async.bulk.tensor." rank                                     \
+                 ".global.shared::cta.add.tile.bulk_group [" map_place ", {" places      \
+                 "}], [" box_place "];" ::coordinates(FC_OPERAND),                       \
+                 "l"(&map), "r"(source)                                                  \
+                 : "memory");                                                            \
   }
 FC_ADD_BOX("2d", FC_COORDINATES_2, "%0, %1", "%2", "%3")
 FC_ADD_BOX("3d", FC_COORDINATES_3, "%0, %1, %2", "%3", "%4")

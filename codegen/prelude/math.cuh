@@ -15,11 +15,13 @@ constexpr FC_DEVICE float lowest() { return -3.402823466e+38f; }
   float y;                                        \
   asm(instruction " %0, %1;" : "=f"(y) : "f"(x)); \
   return y;
-FC_DEVICE float exp2(float x) { FC_BY_INSTRUCTION("ex2.approx.ftz.f32") }
-FC_DEVICE float log2(float x) { FC_BY_INSTRUCTION("lg2.approx.f32") }
-FC_DEVICE float reciprocal(float x) { FC_BY_INSTRUCTION("rcp.approx.ftz.f32") }
-FC_DEVICE float sqrt(float x) { FC_BY_INSTRUCTION("sqrt.approx.ftz.f32") }
-FC_DEVICE float magnitude(float x) { return fabsf(x); }
+FC_DEVICE float exp2(float x){FC_BY_INSTRUCTION("ex2.approx.ftz.f32")} FC_DEVICE
+    float log2(float x){FC_BY_INSTRUCTION("lg2.approx.f32")} FC_DEVICE
+    float reciprocal(float x){FC_BY_INSTRUCTION("rcp.approx.ftz.f32")} FC_DEVICE
+    float sqrt(float x){FC_BY_INSTRUCTION("sqrt.approx.ftz.f32")} FC_DEVICE
+    float magnitude(float x) {
+  return fabsf(x);
+}
 FC_DEVICE float floor(float x) { return floorf(x); }
 FC_DEVICE float divide(float x, float y) { return __fdividef(x, y); }
 FC_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }

@@ -93,16 +93,16 @@ FC_DEVICE void store_shared(u32 address, u32 low, u32 high) {
 }
 
 // n neighbouring elements, 1, 2 or 4, in one access of 4n bytes, aligned to that.
-#define FC_STORE_FLOATS(space)                                                                    \
-  static_assert(n == 1 || n == 2 || n == 4, "1, 2 or 4 floats");                                  \
-  if constexpr (n == 1)                                                                           \
-    asm volatile("st." space ".f32 [%0], %1;" ::"r"(address), "f"(in[0]) : "memory");             \
-  else if constexpr (n == 2)                                                                      \
-    asm volatile("st." space ".v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1])     \
-                 : "memory");                                                                     \
-  else                                                                                            \
-    asm volatile("st." space ".v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]),        \
-                 "f"(in[1]), "f"(in[2]), "f"(in[3])                                               \
+#define FC_STORE_FLOATS(space)                                                                \
+  static_assert(n == 1 || n == 2 || n == 4, "1, 2 or 4 floats");                              \
+  if constexpr (n == 1)                                                                       \
+    asm volatile("st." space ".f32 [%0], %1;" ::"r"(address), "f"(in[0]) : "memory");         \
+  else if constexpr (n == 2)                                                                  \
+    asm volatile("st." space ".v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(in[0]), "f"(in[1]) \
+                 : "memory");                                                                 \
+  else                                                                                        \
+    asm volatile("st." space ".v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(in[0]),    \
+                 "f"(in[1]), "f"(in[2]), "f"(in[3])                                           \
                  : "memory");
 template <int n>
 FC_DEVICE void store_shared(u32 address, const float* in) {

@@ -13,13 +13,14 @@ namespace fc {
 template <class T>
 FC_DEVICE void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 
-#define FC_MULTIPLY(T)                                                                 \
-  template <>                                                                          \
-  FC_DEVICE void multiply<T>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {       \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T ".f32 "            \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"     \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                      \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));      \
+#define FC_MULTIPLY(T)                                                             \
+  template <>                                                                      \
+  FC_DEVICE void multiply<T>(float(&d)[4], const u32(&a)[4], u32 b0, u32 b1) {     \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T                \
+                 ".f32 "                                                           \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));  \
   }
 FC_MULTIPLY(bf16)
 FC_MULTIPLY(f16)

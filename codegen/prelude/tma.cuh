@@ -24,21 +24,21 @@ struct alignas(64) tensor_map {
 // a multiple of 128, and of eight lines of the swizzle.
 // store_box, by one thread, after fence_async() in every thread that wrote the box and a barrier
 // among them.
-#define FC_BOX_COPIES(rank, coordinates, places, map_place, box_place, mbarrier_place)            \
-  FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier,                        \
-                          coordinates(FC_PARAMETER)) {                                            \
-    asm volatile("cp.async.bulk.tensor." rank                                                     \
-                 ".shared::cluster.global.mbarrier::complete_tx::bytes [" box_place               \
-                 "], [" map_place ", {" places "}], [" mbarrier_place "];" ::coordinates(         \
-                     FC_OPERAND),                                                                 \
-                 "l"(&map), "r"(target), "r"(mbarrier)                                            \
-                 : "memory");                                                                     \
-  }                                                                                               \
-  FC_DEVICE void store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) {        \
-    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [" map_place        \
-                 ", {" places "}], [" box_place "];" ::coordinates(FC_OPERAND),                   \
-                 "l"(&map), "r"(source)                                                           \
-                 : "memory");                                                                     \
+#define FC_BOX_COPIES(rank, coordinates, places, map_place, box_place, mbarrier_place)     \
+  FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier,                 \
+                          coordinates(FC_PARAMETER)) {                                     \
+    asm volatile("cp.async.bulk.tensor." rank                                              \
+                 ".shared::cluster.global.mbarrier::complete_tx::bytes [" box_place        \
+                 "], [" map_place ", {" places "}], [" mbarrier_place                      \
+                 "];" ::coordinates(FC_OPERAND),                                           \
+                 "l"(&map), "r"(target), "r"(mbarrier)                                     \
+                 : "memory");                                                              \
+  }                                                                                        \
+  FC_DEVICE void store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) { \
+    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [" map_place \
+                 ", {" places "}], [" box_place "];" ::coordinates(FC_OPERAND),            \
+                 "l"(&map), "r"(source)                                                    \
+                 : "memory");                                                              \
   }
 FC_BOX_COPIES("2d", FC_COORDINATES_2, "%0, %1", "%2", "%3", "%4")
 FC_BOX_COPIES("3d", FC_COORDINATES_3, "%0, %1, %2", "%3", "%4", "%5")

@@ -35,7 +35,7 @@ FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left_transposed
 // Registers of a block as operands, and their places in the text.
 #define FC_FOUR(constraint, x) \
   constraint(x.held[0]), constraint(x.held[1]), constraint(x.held[2]), constraint(x.held[3])
-#define FC_EIGHT(constraint, x)                                                           \
+#define FC_EIGHT(constraint, x)                                                                \
   FC_FOUR(constraint, x), constraint(x.held[4]), constraint(x.held[5]), constraint(x.held[6]), \
       constraint(x.held[7])
 #define FC_SUM_PLACES "{%0, %1, %2, %3, %4, %5, %6, %7}"
@@ -56,23 +56,23 @@ FC_DEVICE void store_block(u32 address, u32 pitch, const sum_block& d) {
                  : "r"(address), "r"(pitch)                                                       \
                  : "memory");                                                                     \
   }
-#define FC_MULTIPLY_BLOCKS(T, types, registers, places, left, left_order, right, right_order)      \
-  template <>                                                                                      \
-  FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left>& a,                       \
-                                 const right_block<T, right>& b) {                                 \
-    asm volatile("wmma.mma.sync.aligned." left_order "." right_order ".m16n16k16." types           \
-                 " " FC_SUM_PLACES ", " places ", " FC_SUM_PLACES ";"                              \
-                 : FC_EIGHT("+f", d)                                                               \
-                 : registers("r", a), registers("r", b));                                          \
+#define FC_MULTIPLY_BLOCKS(T, types, registers, places, left, left_order, right, right_order) \
+  template <>                                                                                 \
+  FC_DEVICE void multiply_blocks(sum_block& d, const left_block<T, left>& a,                  \
+                                 const right_block<T, right>& b) {                            \
+    asm volatile("wmma.mma.sync.aligned." left_order "." right_order ".m16n16k16." types      \
+                 " " FC_SUM_PLACES ", " places ", " FC_SUM_PLACES ";"                         \
+                 : FC_EIGHT("+f", d)                                                          \
+                 : registers("r", a), registers("r", b));                                     \
   }
-#define FC_BLOCKS(T, type, types, registers, load_places, multiply_places)                        \
-  FC_LOAD_BLOCK(T, type, registers, load_places, left_block, "a", false, "row")                   \
-  FC_LOAD_BLOCK(T, type, registers, load_places, left_block, "a", true, "col")                    \
-  FC_LOAD_BLOCK(T, type, registers, load_places, right_block, "b", false, "row")                  \
-  FC_LOAD_BLOCK(T, type, registers, load_places, right_block, "b", true, "col")                   \
-  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, false, "row", false, "row")            \
-  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, false, "row", true, "col")             \
-  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, true, "col", false, "row")             \
+#define FC_BLOCKS(T, type, types, registers, load_places, multiply_places)             \
+  FC_LOAD_BLOCK(T, type, registers, load_places, left_block, "a", false, "row")        \
+  FC_LOAD_BLOCK(T, type, registers, load_places, left_block, "a", true, "col")         \
+  FC_LOAD_BLOCK(T, type, registers, load_places, right_block, "b", false, "row")       \
+  FC_LOAD_BLOCK(T, type, registers, load_places, right_block, "b", true, "col")        \
+  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, false, "row", false, "row") \
+  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, false, "row", true, "col")  \
+  FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, true, "col", false, "row")  \
   FC_MULTIPLY_BLOCKS(T, types, registers, multiply_places, true, "col", true, "col")
 
 FC_BLOCKS(f16, "f16", "f32.f32", FC_EIGHT, "{%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;",
