@@ -139,7 +139,7 @@ TEST(CostModel, SumsUpWhatTheStaticSchedulerGivesToEach) {
     return static_over_dynamic(192, schedule, GridOrder::grouped, problem);
   };
   EXPECT_GT(ratio({.batch = 13, .heads = 5, .q_len = 2432, .kv_len = 2432}), 1.15);
-  EXPECT_LT(ratio({.batch = 33, .heads = 4, .q_len = 2432, .kv_len = 2432}), 1.05)
+  EXPECT_LT(ratio({.batch = 33, .heads = 4, .q_len = 2432, .kv_len = 2432}), 1.06)
       << "as many heads as multiprocessors: each gets every tile of one";
   EXPECT_LT(ratio({.batch = 1 << 20, .heads = 1 << 20, .q_len = 2432, .kv_len = 2432}), 1.05)
       << "more blocks than an int counts";
@@ -188,8 +188,9 @@ TEST(CostModel, HidesALastWaveOfFewBlocksBehindNothing) {
   EXPECT_GT(us(64, 1, 4), 1.05 * us(128, 2, 2));
 }
 
-/// Measured on an H200: 23.9 us for 19.6. Of 52 heads ten come last, and four of their longest tiles begin
-/// when others have ended.
+/// Measured on an H200: 23.9 us for 19.6, while groups had 42 heads: of 52 heads ten came last, and four of
+/// their longest tiles began when others had ended. So do those of the last head where heads follow each
+/// other.
 TEST(CostModel, BeginsNotAllOfTheLastHeadsAtOnce) {
   const CostModel model = *CostModel::find("sm_90a", {"NVIDIA H200", 132, 60 << 20});
   const AttentionSpec spec = spec_of(256, causal());
@@ -203,7 +204,8 @@ TEST(CostModel, BeginsNotAllOfTheLastHeadsAtOnce) {
     schedule.grid_order = order;
     return time_of(spec, schedule, model, {.batch = 26, .heads = 2, .q_len = 384, .kv_len = 384});
   };
-  EXPECT_GT(us(GridOrder::grouped), 1.05 * us(GridOrder::tiles_last));
+  EXPECT_GT(us(GridOrder::tiles_first), 1.02 * us(GridOrder::tiles_last));
+  EXPECT_EQ(us(GridOrder::grouped), us(GridOrder::tiles_last)) << "all heads are one group";
 }
 
 TEST(CostModel, HasABoundBelowEveryTime) {
