@@ -34,16 +34,17 @@ using namespace ir;
 
 const TileType scalar{DType::i32, {}};
 
-/// As many positions as have their looped tiles in L2 together are a group: all of them go through
-/// their tiles, the same tile of each side by side, before the positions of the next group do. The last
-/// group has up to twice as many: no other tiles are left then to even out how long its own take.
-struct Group {
-  ValueId positions;    ///< of all groups
-  ValueId size, tiles;  ///< of a group that is not the last
-  ValueId last;         ///< its number
+/// Positions along the parallel axes, such as the heads of all sequences, in groups: as many as have
+/// the tiles that their loops read in L2 together. All positions of a group go through their tiles, the
+/// same tile of each side by side, before those of the next group do. The last group has up to twice as
+/// many positions: its last tiles end late, and no tiles of another group are left to fill that time.
+struct Groups {
+  ValueId positions;    ///< in all groups together
+  ValueId size, tiles;  ///< positions and tiles of a group, but of the last one
+  ValueId last;         ///< the number of the last group
 };
 
-/// Along each axis of the grid.
+/// Where a tile lies: a number along each axis of the grid.
 using Position = std::vector<ValueId>;
 
 class TileScheduling {
@@ -99,14 +100,14 @@ class TileScheduling {
       const bool fills = holds(f_, f_[role].body, OpCode::issue);
       put_loop_around(role, [&](Builder& around) -> TileLoop {
         const ValueId count = named(count_of_all(around, f_.grid), "block_count");
-        const bool finds = fills || !is_dynamic();
-        const Group group = finds && grouped ? plan_group(around) : Group{};
-        const auto enter = [this, finds, grouped, group, positions](Builder& b, ValueId tile) {
-          const Position position = !finds    ? receive(b, positions)
-                                    : grouped ? position_in_group(b, tile, group)
+        const bool divides = fills || !is_dynamic();  // a tile's number into its position
+        const Groups groups = divides && grouped ? plan_groups(around) : Groups{};
+        const auto enter = [this, divides, grouped, groups, positions](Builder& b, ValueId tile) {
+          const Position position = !divides  ? receive_position(b, positions)
+                                    : grouped ? position_in_groups(b, tile, groups)
                                               : position_of(b, tile, f_.grid);
           for (std::size_t i = 0; i < position.size(); ++i) go_to(b, f_.grid[i], position[i]);
-          if (finds && positions) hand_on(b, positions, position);
+          if (divides && positions) hand_on(b, positions, position);
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
         const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
@@ -154,9 +155,10 @@ class TileScheduling {
     if (ends_region) around.append({.code = OpCode::yield}, {});
   }
 
-  // What the role that fills rings hands to the others.
+  // What the producer hands to the consumers.
 
-  /// A ring of some scalars a slot, one slot for each of the two tiles that the producer is ahead.
+  /// A ring with so many scalars in a slot, and a slot for each of the two tiles by which the producer
+  /// may be ahead.
   BufferId add_channel(const std::string& name, std::size_t scalars) {
     constexpr int slots = 2;
     Buffer channel{name, DType::i32, 1, static_cast<int>(scalars), slots};
@@ -185,8 +187,8 @@ class TileScheduling {
     b.append({.code = OpCode::enter, .operands = {at}, .axis = axis}, {});
   }
 
-  /// What the role that fills rings says of a tile.
-  Position receive(Builder& b, BufferId channel) {
+  /// The position of a tile, as the producer has handed it on.
+  Position receive_position(Builder& b, BufferId channel) {
     const OpId wait = b.append({.code = OpCode::wait, .buffer = channel},
                                std::vector<TileType>(f_.grid.size(), scalar));
     return f_[wait].results;
@@ -194,7 +196,7 @@ class TileScheduling {
 
   // Which tile a number stands for.
 
-  /// The position along each of some axes that has this number among all along them.
+  /// The position along each of some axes of the tile that has this number among all along them.
   Position position_of(Builder& b, ValueId rest, const std::vector<AxisId>& axes) {
     Position position;
     for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -213,9 +215,9 @@ class TileScheduling {
     return b.sub(b.sub(count(b, axis), b.integer(1)), at);
   }
 
-  Group plan_group(Builder& b) {
-    // Half of what of L2 is a power of two: with all of it keys and values were read from memory one
-    // and a half times, as outputs pass through L2 as well and blocks drift apart.
+  Groups plan_groups(Builder& b) {
+    // Half of the largest power of two in L2's size: with the whole of it keys and values were read
+    // from memory one and a half times, since outputs pass through L2 as well and blocks drift apart.
     const auto budget =
         static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.l2_bytes)) / 2);
     ValueId bytes;
@@ -224,29 +226,29 @@ class TileScheduling {
       const ValueId all = b.mul(length, b.integer(each));
       bytes = bytes ? b.add(bytes, all) : all;
     }
-    Group group;
-    group.positions = named(count_of_all(b, positions_), "positions");
+    Groups groups;
+    groups.positions = named(count_of_all(b, positions_), "positions");
     const ValueId one = b.integer(1);
     const ValueId room =
-        bytes ? b.elementwise(OpCode::quotient, {b.integer(budget), bytes}) : group.positions;
-    const ValueId most = named(b.max(one, b.min(group.positions, room)), "most_of_group");
-    const ValueId filled = b.max(one, b.elementwise(OpCode::quotient, {group.positions, most}));
-    group.size = named(b.max(one, parts(b, group.positions, filled)), "group");
-    group.last =
-        named(b.max(b.integer(0), b.sub(parts(b, group.positions, group.size), b.integer(2))),
+        bytes ? b.elementwise(OpCode::quotient, {b.integer(budget), bytes}) : groups.positions;
+    const ValueId most = named(b.max(one, b.min(groups.positions, room)), "most_of_group");
+    const ValueId filled = b.max(one, b.elementwise(OpCode::quotient, {groups.positions, most}));
+    groups.size = named(b.max(one, parts(b, groups.positions, filled)), "group");
+    groups.last =
+        named(b.max(b.integer(0), b.sub(parts(b, groups.positions, groups.size), b.integer(2))),
               "last_group");
-    group.tiles = named(b.mul(group.size, count_of_all(b, tiled_)), "group_tiles");
-    return group;
+    groups.tiles = named(b.mul(groups.size, count_of_all(b, tiled_)), "group_tiles");
+    return groups;
   }
 
-  Position position_in_group(Builder& b, ValueId tile, const Group& group) {
-    const ValueId whole = named(divide(b, tile, group.tiles).quotient, "whole_groups");
-    const ValueId which = named(b.min(whole, group.last), "which_group");
-    const ValueId first = named(b.mul(which, group.size), "first_position");
-    const ValueId left = b.sub(group.positions, first);
-    const ValueId is_last = b.elementwise(OpCode::eq, {which, group.last});
-    const ValueId here = named(b.where(is_last, left, group.size), "positions_here");
-    const ValueId before = b.mul(which, group.tiles);
+  Position position_in_groups(Builder& b, ValueId tile, const Groups& groups) {
+    const ValueId whole = named(divide(b, tile, groups.tiles).quotient, "whole_groups");
+    const ValueId which = named(b.min(whole, groups.last), "which_group");
+    const ValueId first = named(b.mul(which, groups.size), "first_position");
+    const ValueId left = b.sub(groups.positions, first);
+    const ValueId is_last = b.elementwise(OpCode::eq, {which, groups.last});
+    const ValueId here = named(b.where(is_last, left, groups.size), "positions_here");
+    const ValueId before = b.mul(which, groups.tiles);
     const ValueId in_group = named(b.sub(tile, before), "tile_of_group");
     const Division division = divide(b, in_group, here);
     const ValueId row = division.quotient;
@@ -290,8 +292,8 @@ class TileScheduling {
 
   /// Into how many parts of one size a number is divided, rounded up.
   ValueId parts(Builder& b, ValueId all, ValueId size) {
-    const ValueId in_front_of_last = b.sub(b.add(all, size), b.integer(1));
-    return b.elementwise(OpCode::quotient, {in_front_of_last, size});
+    const ValueId rounded = b.sub(b.add(all, size), b.integer(1));
+    return b.elementwise(OpCode::quotient, {rounded, size});
   }
 
   struct Division {

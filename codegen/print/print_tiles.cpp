@@ -53,19 +53,18 @@ void KernelPrinter::print_draw(const Op& op) {
             scalar(op.operands[1]));
 }
 
-/// Unsigned numbers divide in half the instructions; a quotient without a name is there to be
-/// divided again.
+/// Unsigned numbers divide in half the instructions of signed ones, and the divisor alone makes it so.
 void KernelPrinter::print_divide(const Op& op) {
   const ValueId quotient = op.results[0], rest = op.results[1];
   const std::string divisor = constant("fc::u32", "divisor", scalar(op.operands[1]));
-  const auto print = [&](ValueId result, std::string_view type, char operation) {
+  const auto print = [&](ValueId result, char operation) {
     if (uses_[result.index] > 0)
       storage_[result.index] =
-          constant(type, f_[result].name,
+          constant("int", f_[result].name,
                    fmt::format("{} {} {}", scalar(op.operands[0]), operation, divisor));
   };
-  print(rest, "int", '%');
-  print(quotient, f_[quotient].name.empty() ? "fc::u32" : "int", '/');
+  print(rest, '%');
+  print(quotient, '/');
 }
 
 // ---- blocks that add to the same elements in order

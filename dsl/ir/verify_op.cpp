@@ -372,9 +372,10 @@ class OpVerifier {
     if (buffer.dtype != DType::i32 || buffer.rows != 1 ||
         buffer.columns != static_cast<int>(scalars.size()) ||
         !std::ranges::all_of(scalars, is_number))
-      fail(fmt::format("a slot of {} is {} x {} of {}, what is handed on 1 x {}", buffer.name,
-                       buffer.rows, buffer.columns, name_of(buffer.dtype), scalars.size()),
-           "declare the buffer as i32 [1, n] for n values, all of them i32 scalars");
+      fail(fmt::format("a slot of {} is {} x {} of {}, the scalars of the operation 1 x {}",
+                       buffer.name, buffer.rows, buffer.columns, name_of(buffer.dtype),
+                       scalars.size()),
+           "declare the buffer as i32 [1, n] for n scalars, each of them i32");
   }
 
   /// Scans write words of bits.

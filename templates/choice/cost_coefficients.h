@@ -54,8 +54,8 @@ struct ChoiceProperties {
   double own_element_us = 0;
   /// Of L2, what holds keys until the next tile of their heads, where heads go side by side.
   double l2_share = 0;
-  /// Of the time that memory takes for keys that are read again, the share by which a kernel takes longer,
-  /// whatever it computes meanwhile: a GPU at its limit of power clocks its products lower for it.
+  /// By what share of the time that memory takes to read keys again a kernel takes longer, even where its
+  /// products hide those reads: they cost power, and a GPU at its power limit then lowers its clock.
   double reread_share = 0;
   double dynamic_us = 0;  ///< of an output tile that the dynamic scheduler hands out
   double staged_us = 0;   ///< of one of 64 rows that goes through shared memory to its store

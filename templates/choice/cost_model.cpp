@@ -74,7 +74,7 @@ struct CostedSchedule::Load {
   double heads = 0;              ///< of all sequences
   double share_of_key = 1;       ///< one through their number
   double side_by_side = 1;       ///< of these heads, those that the scheduler goes through together
-  double heads_last = 1;         ///< the same of the last ones
+  double heads_last = 1;         ///< heads that it goes through together at the end
   double blocks = 0;             ///< of the grid, or output tiles of persistent blocks
   double block_us = 0;           ///< of one of them, beside its iterations
   double queries = 0, keys = 0;  ///< bytes of query rows with the output, of keys with values

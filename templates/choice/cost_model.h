@@ -74,7 +74,8 @@ class CostedSchedule {
   [[nodiscard]] double static_us(const Load& load) const;
   [[nodiscard]] double count_rereads(const AttentionProblem& problem, const Load& load,
                                      double visible_share) const;
-  /// How many heads the scheduler goes through side by side, from their longest blocks on.
+  /// Sets how many heads the scheduler goes through side by side, from their longest blocks on, and how
+  /// many of them are left for the end.
   void group_heads(Load& load) const;
 
   int rows_ = 0, cols_ = 0, splits_ = 1, positions_ = 1;

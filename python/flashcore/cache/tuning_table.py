@@ -138,8 +138,8 @@ def write(
         if dict(key) not in new:
             new.append(dict(key))
     plain = json.loads(_core.normal_schedule('{"tiles": {}}'))
-    fields = {name: value for name, value in json.loads(schedule.to_json()).items()
-              if value != plain[name]}  # fmt: skip
+    named = json.loads(schedule.to_json())
+    fields = {name: value for name, value in named.items() if value != plain[name]}
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with private_files.lock(_lock_of(file), f"write the schedules to {file}"):

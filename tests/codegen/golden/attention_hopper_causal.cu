@@ -56,10 +56,10 @@ attention_forward(const __grid_constant__ Parameters p) {
         if (first + in_wave >= block_count) break;
         const fc::u32 divisor = p.H;
         const int head = (first + in_wave) % divisor;
-        const fc::u32 t0 = (first + in_wave) / divisor;
+        const int t0 = (first + in_wave) / divisor;
         const fc::u32 divisor_2 = p.B;
         const int batch = t0 % divisor_2;
-        const fc::u32 t1 = t0 / divisor_2;
+        const int t1 = t0 / divisor_2;
         const int rows_tile = (((p.Sq + 127) / 128) - 1) - t1;
         const int rows_begin = rows_tile * 128;
         fc::wait_phase(query_empty + query_slot * 8, query_phase ^ 1);
@@ -114,10 +114,10 @@ attention_forward(const __grid_constant__ Parameters p) {
       if (first_2 + in_wave_2 >= block_count_2) break;
       const fc::u32 divisor_3 = p.H;
       const int head_2 = (first_2 + in_wave_2) % divisor_3;
-      const fc::u32 t4 = (first_2 + in_wave_2) / divisor_3;
+      const int t4 = (first_2 + in_wave_2) / divisor_3;
       const fc::u32 divisor_4 = p.B;
       const int batch_2 = t4 % divisor_4;
-      const fc::u32 t5 = t4 / divisor_4;
+      const int t5 = t4 / divisor_4;
       const int rows_tile_2 = (((p.Sq + 127) / 128) - 1) - t5;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;

@@ -77,7 +77,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         const int tile_of_group = tile - (which_group * group_tiles);
         const fc::u32 divisor_2 = positions_here;
         const int t2 = tile_of_group % divisor_2;
-        const fc::u32 t3 = tile_of_group / divisor_2;
+        const int t3 = tile_of_group / divisor_2;
         const int position = first_position + t2;
         const bool t4 = !(p.tile_counter != 0) && ((which_group & 1) != 0);
         const int row_of_group = t4 ? ((((p.Sq + 127) / 128) - 1) - t3) : t3;
