@@ -32,7 +32,7 @@ from build_worker import Case
 from contest import MODEL_WIDTH, TOLERANCE
 from gpu_timing import machine, require_gpu
 from hopper import LENGTHS, MASKS, SMALL, TOKENS, VARIANT_DIMS, VARIANT_LENGTHS, VARIANTS
-from options import numbers, words
+from options import SUSTAINED, numbers, words
 from report import mean_and_least
 
 SECTIONS = ["forward", "small", "variants", "head_dims"]
@@ -116,17 +116,19 @@ def apart(before: list[float], after: list[float]) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def compare(builds: list[Build], section: str, case: Case, rounds: int, budget_ms: float) -> Result:
+def compare(
+    builds: list[Build], section: str, case: Case, rounds: int, timing: dict[str, float]
+) -> Result:
     loaded = [build.ask(do="load", case=asdict(case)) for build in builds]
     result = Result(section, case.name, 1.0, apart=apart(*(one["seen"] for one in loaded[:2])))
     if loaded[0]["code"] == loaded[1]["code"]:
         result.same_code = True
         return result
     for build in builds:  # a GPU that was idle has a higher clock, which the first would gain from
-        build.ask(do="time", budget_ms=budget_ms)
+        build.ask(do="time", **timing)
     times: list[list[float]] = [[] for _ in builds]
     for which in turns(len(builds), rounds):
-        answer = builds[which].ask(do="time", budget_ms=budget_ms)
+        answer = builds[which].ask(do="time", **timing)
         times[which].append(answer["ms"])
     before, result.after_ms, *again = (statistics.median(part) for part in times)
     result.ratio = before / result.after_ms
@@ -161,6 +163,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--control", action="store_true", help="measure the noise as well")
     parser.add_argument("--rounds", type=int, default=3, help="two measurements of each a case")
     parser.add_argument("--budget-ms", type=float, default=40, help="GPU time of a measurement")
+    parser.add_argument("--sustained-ms", type=float, default=0, help=SUSTAINED)
     parser.add_argument("--again-below", type=float, default=0.98, help="0: no case is")
     parser.add_argument("--json", type=Path, help="write every figure there")
     return parser.parse_args()
@@ -177,15 +180,17 @@ def main() -> int:
     builds = [Build(path, str(Path(f"{cache}_{which}").resolve())) for which, path in contenders]
     cases = {section: cases_of(section, options.dims) for section in options.only}
     every = [asdict(case) for part in cases.values() for case in part]
+    problems = 0
     for build in builds:
         for name, why in build.ask(do="compile", cases=every)["failed"]:
             print(f"! {name}: {why}")
+            problems += 1
+    timing = {"budget_ms": options.budget_ms, "sustained_ms": options.sustained_ms}
     results: list[tuple[Case, Result]] = []
-    problems = 0
     for section, wanted in cases.items():
         for case in wanted:
             try:
-                result = compare(builds, section, case, options.rounds, options.budget_ms)
+                result = compare(builds, section, case, options.rounds, timing)
             except RuntimeError as error:
                 print(f"! {case.name}: {' '.join(str(error).split())}", flush=True)
                 problems += 1
@@ -201,7 +206,7 @@ def main() -> int:
             save(options.json, results)
     for case, result in results:
         if result.ratio < options.again_below:
-            second = compare(builds, result.section, case, 2 * options.rounds, options.budget_ms)
+            second = compare(builds, result.section, case, 2 * options.rounds, timing)
             result.again = second.ratio
             print(f"{'again':>10} {case.name:<45} {result.ratio:.3f}, then {second.ratio:.3f}",
                   flush=True)  # fmt: skip

@@ -3,6 +3,12 @@
 A GPU changes its clock with heat and power, so figures of different minutes do not compare. Here
 every round runs each contender once, and every second round runs them in the opposite order;
 whatever drifts, drifts for all.
+
+Between two kernels the cache is overwritten, which costs next to no power: a kernel is measured at
+about the highest clock. Between the layers of a model it runs at the clock that the GPU's limit of
+power allows; `sustained_ms` measures that: each contender alone, back to back. On an H200 the clock
+of a kernel falls within 100 ms after a pause, and stays; behind another kernel it swings for half a
+second. So each begins with a pause.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +26,7 @@ Run = Callable[[int], Any]
 # Below this, the time between two kernels is no longer small beside the kernel.
 GRAPH_BELOW_MS = 0.05
 GRAPH_CALLS = 20
+PAUSE_S = 0.25  # for what ran before to be forgotten
 
 
 def require_gpu() -> Any:
@@ -35,6 +43,19 @@ def require_gpu() -> Any:
     return torch
 
 
+def hear_warnings(flashcore: Any) -> list[str]:
+    """What the library warns of, as it comes in: where the compiler refuses what a schedule
+    generates, another schedule serves, and its times would stand for those of the chosen one."""
+    heard: list[str] = []
+
+    def hear(level: str, text: str) -> None:
+        if level == "warn":
+            heard.append(text)
+
+    flashcore.set_log_hook(hear)
+    return heard
+
+
 def machine(torch: Any) -> str:
     """What a figure depends on, in one line."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -47,10 +68,15 @@ def machine(torch: Any) -> str:
 
 
 class Timer:
-    """Holds the buffer that clears the L2 cache."""
+    """Holds the buffer that clears the L2 cache.
 
-    def __init__(self, torch: Any):
-        self._torch = torch
+    With `sustained_ms` each contender runs back to back for as many milliseconds twice, each time
+    behind a pause, and its time is the mean over the second half of each: by then the clock has
+    settled.
+    """
+
+    def __init__(self, torch: Any, sustained_ms: float = 0):
+        self._torch, self._sustained_ms = torch, sustained_ms
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self.l2_bytes = size
         self._flush = torch.empty(max(4 * size, 64 << 20), dtype=torch.int8, device="cuda")
@@ -77,7 +103,7 @@ class Timer:
         return max(2, min(math.ceil(3 * self.l2_bytes / set_bytes), GRAPH_CALLS))
 
     def interleaved(self, runs: Sequence[Run], budget_ms: float, sets: int = 1) -> list[float]:
-        """The median time of each contender, in milliseconds.
+        """The median time of each contender, in milliseconds; or the mean, where it is sustained.
 
         Contenders of which one is quick are captured into CUDA graphs of some twenty calls that
         walk through `sets` inputs. A replay finds the L2 cache overwritten, so with as many sets as
@@ -86,9 +112,11 @@ class Timer:
         estimates = [self.once(run) for run in runs]
         in_graphs = min(estimates) < GRAPH_BELOW_MS and sets > 1
         calls = GRAPH_CALLS if in_graphs else 1
-        actions = [
+        actions: list[Callable[[], Any]] = [
             self._graph(run, sets) if in_graphs else (lambda run=run: run(0)) for run in runs
         ]
+        if self._sustained_ms:
+            return [ms / calls for ms in self._sustained(actions, estimates, calls)]
         rounds = round(budget_ms / max(sum(estimates) * calls, 1e-3))
         rounds = 2 * max(5, min(rounds // 2, 100))
         samples: list[list[tuple[Any, Any]]] = [[] for _ in runs]
@@ -107,6 +135,31 @@ class Timer:
         return [
             statistics.median(start.elapsed_time(stop) for start, stop in sample[2:]) / calls
             for sample in samples
+        ]
+
+    def _sustained(
+        self, actions: Sequence[Callable[[], Any]], estimates: Sequence[float], calls: int
+    ) -> list[float]:
+        order = list(range(len(actions)))
+        halves: list[list[tuple[Any, Any, int]]] = [[] for _ in actions]
+        for _ in range(min(2, len(actions))):
+            for i in order:
+                self._torch.cuda.synchronize()
+                time.sleep(PAUSE_S)
+                half = max(2, math.ceil(self._sustained_ms / 2 / max(estimates[i] * calls, 1e-3)))
+                start, stop = self._events()
+                for _ in range(half):
+                    actions[i]()
+                start.record()
+                for _ in range(half):
+                    actions[i]()
+                stop.record()
+                halves[i].append((start, stop, half))
+            order.reverse()
+        self._torch.cuda.synchronize()
+        return [
+            statistics.mean(start.elapsed_time(stop) / count for start, stop, count in half)
+            for half in halves
         ]
 
     def _graph(self, run: Run, sets: int) -> Callable[[], None]:

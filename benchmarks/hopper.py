@@ -26,8 +26,8 @@ from typing import Any
 from contest import PEERS, build_kernels, measure, row_of, spec_of
 from fa3_peer import find_fa3
 from flex_peer import Variant, pair, variant
-from gpu_timing import Timer, machine, require_gpu
-from options import numbers, words
+from gpu_timing import Timer, hear_warnings, machine, require_gpu
+from options import SUSTAINED, numbers, words
 from report import Row, cells, header, mean_and_least, summary, table
 
 SECTIONS = ["forward", "small", "variants"]
@@ -198,7 +198,8 @@ class Run:
 
     def __init__(self, fc: Any, torch: Any, options: argparse.Namespace):
         self.fc, self.torch, self.options = fc, torch, options
-        self.timer = Timer(torch)
+        self.timer = Timer(torch, options.sustained_ms)
+        self.warnings = hear_warnings(fc)
         self.fa3 = find_fa3(torch)
         self.results = Results(machine(torch))
         self.budget_ms = 120.0 if options.quick else 400.0
@@ -245,6 +246,8 @@ class Run:
             found = fill()
         except Exception as error:
             found = [" ".join(f"{type(error).__name__}: {error}".split())]
+        found += self.warnings
+        self.warnings.clear()
         for problem in found:
             self.results.problems.append(f"{name}: {problem}")
             print(f"! {name}: {problem}", flush=True)
@@ -347,6 +350,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lengths", type=numbers, default=LENGTHS, help="not of small")
     parser.add_argument("--dtypes", type=words, default=["bf16", "fp16"], help="of forward")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--sustained-ms", type=float, default=0, help=SUSTAINED)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--schedule", type=json.loads, help='fields to change: {"stages": 3}')
     parser.add_argument("--out", type=Path, default=Path("build/hopper"), help="a folder")

@@ -101,6 +101,9 @@ std::string keep_refused(const KernelSource& source) {
 [[noreturn]] void fail_to_compile(const KernelSource& source, const std::string& architecture,
                                   const Nvrtc::Result& result, const Nvrtc& nvrtc) {
   const std::string kept = keep_refused(source);
+  // Another schedule may serve in its place, and nobody would hear of it.
+  log_message(LogLevel::warn, "NVRTC refuses {} for {}, which is a bug of FlashCore: {}",
+              source.name, architecture, kept.empty() ? result.failure : kept);
   throw CompileError(
       {.what = fmt::format("NVRTC {} refuses {} for {}", nvrtc.version().text(), source.name,
                            architecture),

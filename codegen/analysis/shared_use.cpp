@@ -1,5 +1,7 @@
 #include "codegen/analysis/shared_use.h"
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 
 using namespace ir;

@@ -19,6 +19,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import compare_builds  # noqa: E402
+import gpu_timing  # noqa: E402
 import hopper  # noqa: E402
 import schedule_choice  # noqa: E402
 from adding_contender import ADDING, adding_runs  # noqa: E402
@@ -178,6 +179,55 @@ def test_inputs_exceed_the_cache_or_differ_in_every_call_of_a_graph() -> None:
     assert timer.sets(1 << 20) == GRAPH_CALLS
 
 
+class FakeClock:
+    """A torch whose GPU takes as long for a call as `run` says."""
+
+    def __init__(self) -> None:
+        self.cuda, self.ms = self, 0.0
+
+    def Event(self, enable_timing: bool) -> FakeEvent:
+        return FakeEvent(self)
+
+    def synchronize(self) -> None: ...
+
+
+class FakeEvent:
+    def __init__(self, clock: FakeClock):
+        self._clock = clock
+
+    def record(self) -> None:
+        self.ms = self._clock.ms
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, other: FakeEvent) -> float:
+        return other.ms - self.ms
+
+
+def test_sustained_times_are_those_of_a_clock_that_has_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first calls behind another contender's are quick."""
+    monkeypatch.setattr(gpu_timing, "PAUSE_S", 0)
+    torch = FakeClock()
+    timer = Timer.__new__(Timer)
+    timer._torch, timer._sustained_ms = torch, 40
+    calls: dict[str, list[int]] = {"slow": [], "quick": []}
+
+    def contender(name: str, settled_ms: float) -> Callable[[int], None]:
+        def run(index: int) -> None:
+            others = sum(len(found) for other, found in calls.items() if other != name)
+            since = calls[name][-1] if calls[name] else -1
+            calls[name].append(others)
+            in_a_row = calls[name].count(others) if since == others else 1
+            torch.ms += settled_ms if in_a_row > 8 else settled_ms / 2
+
+        return run
+
+    found = timer.interleaved([contender("slow", 2.0), contender("quick", 1.0)], budget_ms=1)
+    assert found == [2.0, 1.0]
+
+
 class FakeFa3:
     def takes(self, dtype: str, head_dim: int) -> bool:
         return dtype == "bf16" and head_dim == 128
@@ -300,9 +350,9 @@ class _Scripted:
 def test_a_control_shows_the_noise_of_a_ratio() -> None:
     case = compare_builds.cases_of("small", [])[0]
     builds: Any = [_Scripted("a", 3.0), _Scripted("b", 2.0), _Scripted("a", 4.0)]
-    result = compare_builds.compare(builds, "small", case, rounds=1, budget_ms=1.0)
+    result = compare_builds.compare(builds, "small", case, rounds=1, timing={})
     assert (result.ratio, result.control) == (1.5, 0.75)
-    alone = compare_builds.compare(builds[:2], "small", case, rounds=1, budget_ms=1.0)
+    alone = compare_builds.compare(builds[:2], "small", case, rounds=1, timing={})
     assert math.isnan(alone.control)
 
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "dsl/target.h"
+#include "runtime/log.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/scoped_environment.h"
@@ -76,14 +77,20 @@ TEST(Compile, RefusedTextIsKept) {
   FLASHCORE_REQUIRE_NVRTC();
   KernelSource source = test::scale_kernel();
   source.body += "int broken = nonsense;\n";
+  std::string warned;
+  set_log_hook([&](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warn) warned += text;
+  });
   const std::string message =
       message_of<CompileError>([&] { compile_cubin(*installed_nvrtc(), source, "sm_80"); });
+  set_log_hook({});
   EXPECT_THAT(message, HasSubstr("refuses scale for sm_80"));
   EXPECT_THAT(message, HasSubstr("identifier \"nonsense\" is undefined"));
   EXPECT_THAT(message, HasSubstr("scale.cu("));
   const std::size_t start = message.find("kept in ") + 8;
   const std::string path = message.substr(start, message.find(';', start) - start);
   EXPECT_EQ(test::read_file(path), source.text()) << path;
+  EXPECT_EQ(warned, "NVRTC refuses scale for sm_80, which is a bug of FlashCore: " + path);
   std::filesystem::remove(path);
 }
 
