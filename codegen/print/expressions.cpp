@@ -8,8 +8,8 @@
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/text/infix.h"
 #include "dsl/error.h"
+#include "dsl/expression_writer.h"
 
 namespace flashcore {
 
@@ -25,6 +25,23 @@ constexpr OpCode device_functions[] = {
     OpCode::floor, OpCode::fma,  OpCode::log1p,  OpCode::log2,  OpCode::limit_scale,
     OpCode::max,   OpCode::min,  OpCode::mul_rn, OpCode::round, OpCode::reciprocal,
     OpCode::sin,   OpCode::sqrt, OpCode::tan};
+
+/// The operator of C++ that computes an operation; empty where it has none, or another meaning for it.
+std::string_view operator_of(OpCode code) {
+  switch (code) {
+    case OpCode::logical_or:
+      return "||";
+    case OpCode::logical_and:
+      return "&&";
+    case OpCode::quotient:
+      return "/";
+    case OpCode::div:
+    case OpCode::mod:
+      return {};
+    default:
+      return ExpressionWriter::infix(code).sign;
+  }
+}
 
 std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
 
@@ -188,16 +205,15 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>&
   std::string base, rest, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     const std::string length = fields_.extent(tensor.dims[d]), step = fields_.stride(op.tensor, d);
-    const std::string times = step == "1" ? "" : " * " + step;
     const std::string at = op.wraps >> d & 1
                                ? fmt::format("fc::wrapped({}, {})", indices[d].base, length)
                                : indices[d].base;
     const std::string& more = indices[d].rest;
-    base += fmt::format("{}{}{}", d ? " + " : "", at, times);
-    if (more != "0") rest += fmt::format("{}{}{}", rest.empty() ? "" : " + ", more, times);
-    inside += d ? " && " : "";
-    inside += more == "0" ? fmt::format("fc::within({}, {})", at, length)
-                          : fmt::format("{} < {} - {}", more, length, at);
+    append(base, " + ", times(at, step));
+    if (more != "0") append(rest, " + ", times(more, step));
+    append(inside, " && ",
+           more == "0" ? fmt::format("fc::within({}, {})", at, length)
+                       : fmt::format("{} < {} - {}", more, length, at));
   }
   const std::string pointer = fields_.tensor(op.tensor);
   if (op.inside)
@@ -209,7 +225,7 @@ std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>&
 std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
-  if (const std::string_view sign = infix(op.code).cpp; !sign.empty())
+  if (const std::string_view sign = operator_of(op.code); !sign.empty())
     return fmt::format("({} {} {})", x[0], sign, x[1]);
   const auto call = [&](std::string_view function) {
     return fmt::format("fc::{}({})", function, fmt::join(x, ", "));
