@@ -56,10 +56,10 @@ ExpressionWriter::Piece ExpressionWriter::applied(const Op& op) {
       right = prefix;
       if (piece(op.operands[0]).tightness != tightness) left = prefix;
     }
-    return {
-        fmt::format("{} {} {}", write(op.operands[0], left),
-                    code == OpCode::div && integers ? "//" : sign, write(op.operands[1], right)),
-        tightness};
+    // Parts get their names as they are written, so that the order is not the compiler's to choose.
+    const std::string b = write(op.operands[1], right), a = write(op.operands[0], left);
+    return {fmt::format("{} {} {}", a, code == OpCode::div && integers ? "//" : sign, b),
+            tightness};
   }
   switch (op.code) {
     case OpCode::neg:
