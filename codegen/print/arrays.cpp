@@ -75,7 +75,7 @@ void KernelPrinter::become(ValueId value, ValueId from) {
 KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scopes& scopes,
                                                 bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
-  Cursor cursor{.axes = shape.axes, .layouts = shape.layouts};
+  Cursor cursor{shape, {}, {}, {}};
   int slots = 1;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;

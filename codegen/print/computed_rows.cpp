@@ -31,7 +31,7 @@ std::vector<std::string> KernelPrinter::position_texts(const Op& issue, const st
   // With one element along it, the axis has its position where the row is.
   const auto outer = begins_;
   begins_[f_.origin(rows).index] = row;
-  const Cursor cursor{{rows}, {"0"}, {"0"}, "0", {AxisLayout{}}};
+  const Cursor cursor{{{rows}, {AxisLayout{}}}, {"0"}, {"0"}, "0"};
   const auto& ops = f_[issue.body].ops;
   for (OpId id : ops) {
     const Op& op = f_[id];

@@ -9,6 +9,24 @@ namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
+/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
+/// keep it for the next one.
+bool stores_by_quads(const Function& f, const Schedule& schedule, const Op& op) {
+  const Value& value = f[op.operands[0]];
+  if (schedule.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
+      value.layout.axes.size() != 2 || has_computed_positions(f, op))
+    return false;
+  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
+         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
+         rows.lanes == 8 && rows.slots == 2;
+}
+
+}  // namespace
+
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
 /// nobody has checked the numbers. A block beyond the part leaves, all threads together.
 void KernelPrinter::print_segment(const Op& op) {
@@ -50,20 +68,6 @@ std::string KernelPrinter::source_pointer(const Op& op) {
   // Inside a loop the variable ends with the iteration.
   if (block_ == f_.body || !block_) pointers_[text] = name;
   return name;
-}
-
-/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
-/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
-/// keep it for the next one.
-bool KernelPrinter::stores_by_quads(const Op& op) const {
-  const Value& value = f_[op.operands[0]];
-  if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
-      value.layout.axes.size() != 2 || has_computed_positions(f_, op))
-    return false;
-  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
-  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
-         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
-         rows.lanes == 8 && rows.slots == 2;
 }
 
 void KernelPrinter::print_quad_store(const Op& op) {
@@ -112,12 +116,31 @@ void KernelPrinter::print_load(const Op& op) {
   }
   out_.comment(fmt::format("{} = load {}", label(value), f_[op.tensor].name));
   declare(value);
-  print_access(op, value, false);
+  print_access(op);
+}
+
+void KernelPrinter::print_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  if (f_[value].type.is_scalar()) {
+    const std::string pointer = source_pointer(op), name = names_.unique("element");
+    out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(value)));
+    out_.line("const {} {}[1] = {{{}}};", array_type(value), name, scalar(value));
+    out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
+    return;
+  }
+  if (f_[value].layout.space == Space::shared)
+    schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
+  else if (stores_by_quads(f_, schedule_, op))
+    print_quad_store(op);
+  else
+    print_access(op);
 }
 
 /// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move
 /// together where a constant length promises that they exist and are aligned.
-void KernelPrinter::print_access(const Op& op, ValueId tile, bool is_store) {
+void KernelPrinter::print_access(const Op& op) {
+  const bool is_store = op.code == OpCode::store;
+  const ValueId tile = is_store ? op.operands[0] : op.results[0];
   const Shape shape = shape_of(tile);
   const std::string pointer = source_pointer(op);
   if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));

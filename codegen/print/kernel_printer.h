@@ -32,18 +32,14 @@ class KernelPrinter {
   struct Shape {
     std::vector<ir::AxisId> axes;
     std::vector<ir::AxisLayout> layouts;
-    bool operator==(const Shape&) const = default;
   };
 
  private:
   /// The loops around one element of a register tile: text of the fragment and the slot of each
-  /// axis.
-  struct Cursor {
-    std::vector<ir::AxisId> axes;
-    std::vector<std::string> fragments;
-    std::vector<std::string> slots;
-    std::string element;  ///< slot of the whole fragment
-    std::vector<ir::AxisLayout> layouts;
+  /// axis, and of the slot of the whole fragment.
+  struct Cursor : Shape {
+    std::vector<std::string> fragments, slots;
+    std::string element;
   };
 
   // kernel_printer.cpp: blocks, scalars
@@ -55,7 +51,6 @@ class KernelPrinter {
   void print_slot(const ir::Op& op);
   void print_in_place(const ir::Op& op);
   void print_scalar(const ir::Op& op);
-  void print_store(const ir::Op& op);
   void print_convert(const ir::Op& op);
 
   // parameters.cpp: the parameter block, and the position of a block in the grid
@@ -185,10 +180,10 @@ class KernelPrinter {
   void print_segment(const ir::Op& op);
   std::string source_pointer(const ir::Op& op);
   void prepare_sources(ir::BlockId block);
-  [[nodiscard]] bool stores_by_quads(const ir::Op& op) const;
   void print_quad_store(const ir::Op& op);
   void print_load(const ir::Op& op);
-  void print_access(const ir::Op& op, ir::ValueId tile, bool is_store);
+  void print_store(const ir::Op& op);
+  void print_access(const ir::Op& op);
   std::string representative(const Shape& shape) const;
   [[nodiscard]] bool is_bulk_copy(const ir::Op& op) const;
 
@@ -238,9 +233,8 @@ class KernelPrinter {
   ir::BlockId work_;              ///< where it works
   std::string cluster_rank_;      ///< which block of its cluster this is
 
-  std::vector<std::string> storage_;         ///< by value: variable, array or address
-  std::vector<int> uses_;                    ///< by value: how many ops read it
-  std::vector<ir::BlockId> defining_block_;  ///< by value: the block that makes it
+  std::vector<std::string> storage_;  ///< by value: variable, array or address
+  std::vector<int> uses_;             ///< by value: how many ops read it
   ir::BlockId block_;
   /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
   struct Segment {

@@ -151,10 +151,7 @@ void KernelPrinter::print_vote(const Op& op) {
     for (int i = 0; i < rows.layouts[0].fragments; ++i)
       for (int e = 0; e < rows.layouts[0].slots; ++e)
         append(all, " && ",
-               element(condition, {.axes = rows.axes,
-                                   .fragments = {std::to_string(i)},
-                                   .slots = {std::to_string(e)},
-                                   .layouts = rows.layouts}));
+               element(condition, {rows, {std::to_string(i)}, {std::to_string(e)}, {}}));
   }
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", all);
 }

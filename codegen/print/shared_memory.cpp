@@ -38,6 +38,18 @@ bool writes_rows_by_turns(const Function& f, const Schedule& schedule, const Op&
          });
 }
 
+/// How many slots of a fragment lie side by side in shared memory.
+int count_in_row(const KernelPrinter::Shape& shape) {
+  return shape.axes.size() == 1 ? 1 : shape.layouts[1].slots;
+}
+
+/// Slot c of them in the array of a tile, under the loops of open_rows.
+std::string slot_in_row(const std::string& array, const KernelPrinter::Shape& shape, int c = 0) {
+  if (shape.axes.size() == 1) return array + "[i][e]";
+  if (shape.layouts[0].slots == 1) return fmt::format("{}[i][j][{}]", array, c);
+  return fmt::format("{}[i][j][{} * r{}]", array, count_in_row(shape), plus(c));
+}
+
 }  // namespace
 
 /// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of
@@ -133,23 +145,17 @@ void KernelPrinter::print_to_shared(const Op& op) {
   open_rows(shape, scopes, false);
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
-  const std::string array = storage_[from.index],
-                    store = op.blocks ? "fc::store_cluster" : "fc::store_shared";
-  if (shape.axes.size() == 1) return out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
-  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
-  const auto slot = [&](int c) {
-    if (rows.slots == 1) return std::to_string(c);
-    return fmt::format("{} * r{}", columns.slots, plus(c));
-  };
-  if (!is_half(buffer.dtype))
-    return out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
-  if (columns.slots % 2 != 0)
-    throw InternalError("a 16-bit tile without pairs of neighbouring columns");
+  const std::string& array = storage_[from.index];
+  const int count = count_in_row(shape);
+  if (shape.axes.size() == 1 || !is_half(buffer.dtype))
+    return out_.line("fc::store_{}<{}>({}, &{});", op.blocks ? "cluster" : "shared", count, address,
+                     slot_in_row(array, shape));
+  if (count % 2 != 0) throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   std::string packed;
-  for (int c = 0; c < columns.slots; c += 2)
+  for (int c = 0; c < count; c += 2)
     append(packed, ", ",
-           fmt::format("fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])", element_type(buffer.dtype),
-                       array, slot(c), slot(c + 1)));
+           fmt::format("fc::pack<{}>({}, {})", element_type(buffer.dtype),
+                       slot_in_row(array, shape, c), slot_in_row(array, shape, c + 1)));
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
 }
@@ -193,8 +199,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[buffer_of(f_, from)];
   const Shape shape = shape_of(value);
-  const bool vector = shape.axes.size() == 1;
-  const int count = vector ? 1 : shape.layouts[1].slots, partials = op.partials.warps;
+  const int count = count_in_row(shape), partials = op.partials.warps;
   if (is_half(buffer.dtype) && count % 2 != 0)
     throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   const bool given = op.code == OpCode::cluster_read;
@@ -207,16 +212,11 @@ void KernelPrinter::print_from_shared(const Op& op) {
                                    : storage_[from.index];
   Writer::Scopes scopes;
   open_rows(shape, scopes, partials > 1);
-  const std::string element =
-      storage_[value.index] + (vector                       ? "[i][e]"
-                               : shape.layouts[0].slots > 1 ? fmt::format("[i][j][{} * r", count)
-                                                            : "[i][j][0");
-  const std::string first = vector ? element : element + "]";
-  const std::string offset = shared_offset(buffer, shape);
+  const std::string& array = storage_[value.index];
+  const std::string first = slot_in_row(array, shape), offset = shared_offset(buffer, shape);
   if (partials == 1) {
     if (is_condition_tile(f_, value))
-      out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", storage_[value.index], count,
-                base, offset);
+      out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", array, count, base, offset);
     else if (is_half(buffer.dtype))
       out_.line("fc::load_shared_halves<{}, {}>(&{}, {} + {});", element_type(buffer.dtype), count,
                 first, base, offset);
@@ -233,7 +233,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
   out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, share,
             buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
-    const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
+    const std::string mine = slot_in_row(array, shape, c);
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));
   }
 }
