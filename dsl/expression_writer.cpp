@@ -1,3 +1,6 @@
+#include "dsl/expression_writer.h"
+
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
@@ -6,31 +9,99 @@
 
 #include "dsl/error.h"
 #include "dsl/expression_text.h"
-#include "dsl/ir/function.h"
 
 namespace flashcore {
-namespace {
 
 using namespace ir;
 
-/// How tightly a piece of text binds.
-enum Tightness { loosest, disjunct, conjunct, comparison, sum, product, prefix, whole };
+ExpressionWriter::Infix ExpressionWriter::infix(OpCode code) {
+  static constexpr Infix operators[] = {{OpCode::logical_or, "|", disjunct},
+                                        {OpCode::logical_and, "&", conjunct},
+                                        {OpCode::lt, "<", comparison},
+                                        {OpCode::le, "<=", comparison},
+                                        {OpCode::gt, ">", comparison},
+                                        {OpCode::ge, ">=", comparison},
+                                        {OpCode::eq, "==", comparison},
+                                        {OpCode::ne, "!=", comparison},
+                                        {OpCode::add, "+", sum},
+                                        {OpCode::sub, "-", sum},
+                                        {OpCode::mul, "*", product},
+                                        {OpCode::div, "/", product},
+                                        {OpCode::mod, "%", product}};
+  const auto found = std::ranges::find(operators, code, &Infix::code);
+  return found == std::end(operators) ? Infix{} : *found;
+}
 
-struct Piece {
+std::string ExpressionWriter::write(ValueId value, Tightness least) {
+  const Piece made = piece(value);
+  return made.tightness < least ? "(" + made.text + ")" : made.text;
+}
+
+std::string ExpressionWriter::list(const Op& op) {
   std::string text;
-  Tightness tightness = whole;
-};
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const std::string operand = write(op.operands[i]);
+    text += (i ? ", " : "") + (op.wraps >> i & 1 ? "wrap(" + operand + ")" : operand);
+  }
+  return text;
+}
 
-class Writer {
+ExpressionWriter::Piece ExpressionWriter::applied(const Op& op) {
+  const bool integers = !is_float(f_[op.results[0]].type.dtype);
+  if (const auto [code, sign, tightness] = infix(op.code); !sign.empty()) {
+    // Operations of one level group to the left; comparisons stand alone.
+    const auto tighter = static_cast<Tightness>(tightness + 1);
+    Tightness left = tightness == comparison ? tighter : tightness, right = tighter;
+    if (logic_apart_ && tightness <= conjunct) {
+      right = prefix;
+      if (piece(op.operands[0]).tightness != tightness) left = prefix;
+    }
+    // Parts get their names as they are written, so that the order is not the compiler's to choose.
+    const std::string b = write(op.operands[1], right), a = write(op.operands[0], left);
+    return {fmt::format("{} {} {}", a, code == OpCode::div && integers ? "//" : sign, b),
+            tightness};
+  }
+  switch (op.code) {
+    case OpCode::neg:
+      return {"-" + write(op.operands[0], prefix), prefix};
+    case OpCode::logical_not:
+      return {"~" + write(op.operands[0], logic_apart_ ? whole : prefix), prefix};
+    case OpCode::gather:
+      return {fmt::format("{}[{}]", f_[op.tensor].name, list(op))};
+    case OpCode::cast:
+      return {fmt::format("{}({})", integers ? "int" : "float", list(op))};
+    default:
+      return {fmt::format("{}({})", name_of(op.code), list(op))};
+  }
+}
+
+namespace {
+
+std::string number(double value, DType dtype) {
+  if (dtype == DType::i1) return value != 0 ? "true" : "false";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::string text = fmt::format("{}", value);
+  if (is_float(dtype) && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+/// Operations that authors have no word for.
+constexpr OpCode of_passes[] = {OpCode::fma, OpCode::mul_rn, OpCode::limit_scale, OpCode::quotient};
+
+/// Writes what a reader reads as the same values: "t1 = a - b; t1 * t1".
+class LetWriter final : ExpressionWriter {
  public:
-  explicit Writer(const Function& f) : f_(f), uses_(f.values.size()), pieces_(f.values.size()) {
+  explicit LetWriter(const Function& f)
+      : ExpressionWriter(f, /*logic_apart=*/true),
+        uses_(f.values.size()),
+        pieces_(f.values.size()) {
     for (const Parameter& parameter : f.parameters) taken_.insert(parameter.name);
     for (const ir::Tensor& tensor : f.tensors) taken_.insert(tensor.name);
   }
 
   std::string run(ValueId value) {
     count(value);
-    const std::string result = piece(value).text;
+    const std::string result = write(value);
     return lets_ + result;
   }
 
@@ -41,7 +112,7 @@ class Writer {
       for (ValueId operand : op->operands) count(operand);
   }
 
-  const Piece& piece(ValueId value) {
+  Piece piece(ValueId value) override {
     Piece& known = pieces_[value.index];
     if (!known.text.empty()) return known;
     Piece made = make(value);
@@ -58,119 +129,23 @@ class Writer {
     return pieces_[value.index] = std::move(made);
   }
 
-  /// The operand as text, in parentheses if it binds less tightly than `least`.
-  std::string operand(const Op& op, std::size_t i, Tightness least) {
-    const Piece& made = piece(op.operands[i]);
-    return made.tightness < least ? "(" + made.text + ")" : made.text;
-  }
-
-  Piece infix(const Op& op, std::string_view sign, Tightness tightness) {
-    // Operations of one level group to the left; comparisons stand in parentheses under logic.
-    const auto looser = tightness <= conjunct ? prefix : tightness == comparison ? sum : tightness;
-    const auto right =
-        tightness <= conjunct ? prefix : static_cast<Tightness>(looser + (tightness > comparison));
-    const bool chain = tightness <= conjunct && piece(op.operands[0]).tightness == tightness;
-    return {fmt::format("{} {} {}", operand(op, 0, chain ? tightness : looser), sign,
-                        operand(op, 1, right)),
-            tightness};
-  }
-
-  Piece call(const Op& op, std::string_view name) {
-    std::string text(name);
-    for (std::size_t i = 0; i < op.operands.size(); ++i)
-      text += (i ? ", " : "(") + operand(op, i, loosest);
-    return {text + ")"};
-  }
-
-  static std::string number(double value, DType dtype) {
-    if (dtype == DType::i1) return value != 0 ? "true" : "false";
-    if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-    std::string text = fmt::format("{}", value);
-    if (is_float(dtype) && text.find_first_of(".e") == std::string::npos) text += ".0";
-    return text;
-  }
-
   Piece make(ValueId value) {
     const Op* op = f_.definition(value);
     if (!op) throw InternalError("an expression with a loop in it");
-    const DType dtype = f_[value].type.dtype;
-    switch (op->code) {
-      case OpCode::constant: {
-        const std::string text = number(op->number, dtype);
-        return {text, text.starts_with("-") ? prefix : whole};
-      }
-      case OpCode::parameter:
-        return {f_[op->parameter].name};
-      case OpCode::gather: {
-        std::string text = f_[op->tensor].name;
-        for (std::size_t i = 0; i < op->operands.size(); ++i)
-          text += (i ? ", " : "[") + (op->wraps >> i & 1 ? "wrap(" + operand(*op, i, loosest) + ")"
-                                                         : operand(*op, i, loosest));
-        return {text + "]"};
-      }
-      case OpCode::neg:
-        return {"-" + operand(*op, 0, prefix), prefix};
-      case OpCode::logical_not:
-        return {"~" + operand(*op, 0, whole), prefix};
-      case OpCode::add:
-        return infix(*op, "+", sum);
-      case OpCode::sub:
-        return infix(*op, "-", sum);
-      case OpCode::mul:
-        return infix(*op, "*", product);
-      case OpCode::div:
-        return infix(*op, is_float(dtype) ? "/" : "//", product);
-      case OpCode::mod:
-        return infix(*op, "%", product);
-      case OpCode::lt:
-        return infix(*op, "<", comparison);
-      case OpCode::le:
-        return infix(*op, "<=", comparison);
-      case OpCode::gt:
-        return infix(*op, ">", comparison);
-      case OpCode::ge:
-        return infix(*op, ">=", comparison);
-      case OpCode::eq:
-        return infix(*op, "==", comparison);
-      case OpCode::ne:
-        return infix(*op, "!=", comparison);
-      case OpCode::logical_and:
-        return infix(*op, "&", conjunct);
-      case OpCode::logical_or:
-        return infix(*op, "|", disjunct);
-      case OpCode::reciprocal:
-        return {"1.0 / " + operand(*op, 0, prefix), product};
-      case OpCode::cast:
-        return call(*op, is_float(dtype) ? "float" : "int");
-      case OpCode::abs:
-      case OpCode::min:
-      case OpCode::max:
-      case OpCode::where:
-      case OpCode::exp:
-      case OpCode::exp2:
-      case OpCode::log:
-      case OpCode::log2:
-      case OpCode::sqrt:
-      case OpCode::tanh:
-      case OpCode::sin:
-      case OpCode::cos:
-      case OpCode::tan:
-      case OpCode::atan:
-      case OpCode::erf:
-      case OpCode::expm1:
-      case OpCode::log1p:
-      case OpCode::round:
-      case OpCode::floor:
-        return call(*op, name_of(op->code));
-      default:
-        throw SpecError({fmt::format("an expression with {} in it", name_of(op->code)),
-                         "masks and scores are computed element by element",
-                         "use arithmetic, comparisons, where, min, max and captured tensors",
-                         op->where});
+    if (op->code == OpCode::parameter) return {f_[op->parameter].name};
+    if (op->code == OpCode::constant) {
+      const std::string text = number(op->number, f_[value].type.dtype);
+      return {text, text.starts_with("-") ? prefix : whole};
     }
+    if (op->code == OpCode::reciprocal) return {"1.0 / " + write(op->operands[0], prefix), product};
+    if (kind_of(op->code) != OpKind::elementwise || std::ranges::count(of_passes, op->code) > 0)
+      throw SpecError({fmt::format("an expression with {} in it", name_of(op->code)),
+                       "masks and scores are computed element by element",
+                       "use arithmetic, comparisons, where, min, max and captured tensors",
+                       op->where});
+    return applied(*op);
   }
 
-  const Function& f_;
   std::vector<int> uses_;
   std::vector<Piece> pieces_;
   std::set<std::string> taken_;
@@ -180,6 +155,6 @@ class Writer {
 
 }  // namespace
 
-std::string write_expression(const Function& f, ValueId value) { return Writer(f).run(value); }
+std::string write_expression(const Function& f, ValueId value) { return LetWriter(f).run(value); }
 
 }  // namespace flashcore

@@ -104,22 +104,6 @@ Rows rows_of(const DecodeSpec& spec, const AttentionTensors& t, Axis rows, const
   return {head, row, head, place, index(t.head)};
 }
 
-/// Keys or values: contiguous in the spec's layout, or in pages.
-struct Cache {
-  const DecodeSpec& spec;
-  const AttentionTensors& t;
-  Tensor tensor, table;
-  Tile begin;  ///< where the block's keys begin
-  Tile head;
-
-  [[nodiscard]] Tile tile(Axis cols, Axis columns) const {
-    if (!spec.page_size) return load(t.at(tensor, head, cols, columns));
-    const Tile at = index(cols) + begin;
-    const Tile page = gather(table, {index(t.batch), at / spec.page_size}).named("page");
-    return load(tensor(page, at % spec.page_size, head, columns));
-  }
-};
-
 }  // namespace
 
 Program attention_decode_split(const DecodeSpec& given) {
@@ -163,12 +147,8 @@ Program attention_decode_split(const DecodeSpec& given) {
     b.segment(rows, begin, begin + q_len * heads,
               b.scalar(given.packs_heads() ? "most_packed_rows" : "max_q_len", DType::i32));
   }
-  const auto own = [&](const char* name, const Tile& most) {
-    const Tile lengths = load(b.input(name, DType::i32, {t.batch_size})(t.batch));
-    return minimum(maximum(lengths, 0), most);
-  };
-  if (spec.q_lens) q_len = t.own_q_len = own("q_lens", q_len).named("own_q_len");
-  if (spec.kv_lens) kv_len = own("kv_lens", kv_len).named("own_kv_len");
+  if (spec.q_lens) q_len = t.own_q_len = t.own_length("q_lens", q_len).named("own_q_len");
+  if (spec.kv_lens) kv_len = t.own_length("kv_lens", kv_len).named("own_kv_len");
   // Equal shares of the keys that some row sees, in which only the last key's tile is not full.
   const Tile rounds = partial.count_splits(partial.values) * keys_of_splits;
   Tile first, end = kv_len, all = kv_len;
@@ -196,8 +176,13 @@ Program attention_decode_split(const DecodeSpec& given) {
   // What is computed is an operand in registers, of the same value.
   if (given.rows == DecodeRows::packed_in_registers)
     query = cast(cast(query, DType::f32), spec.dtype).named("query_operand");
-  const Cache keys{given, t, k, table, begin, row.kv_head};
-  const Cache values{given, t, v, table, begin, row.kv_head};
+  // Of keys or values, which are contiguous in the spec's layout, or lie in pages.
+  const auto load_tile = [&](const Tensor& tensor, Axis columns) {
+    if (!page_size) return load(t.at(tensor, row.kv_head, cols, columns));
+    const Tile at = index(cols) + begin;
+    const Tile page = gather(table, {index(t.batch), at / page_size}).named("page");
+    return load(tensor(page, at % page_size, row.kv_head, columns));
+  };
   const SoftmaxUnits units = t.softmax_units(scale);
   State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
   if (!spec.sink.text.empty()) {
@@ -209,7 +194,7 @@ Program attention_decode_split(const DecodeSpec& given) {
     start.row_sum = where(first, b.fill({rows}, 1), 0);
   }
   const State last = b.loop(cols, start, [&](const State& s) {
-    const Tile key = keys.tile(cols, d).named("key"), value = values.tile(cols, dv).named("value");
+    const Tile key = load_tile(k, d).named("key"), value = load_tile(v, dv).named("value");
     const ScoreSite site{index(t.batch), row.head, row.row, index(cols) + begin, q_len, kv_len};
     const Tile scores =
         t.scores_at(site, dot(query, transpose(key)), units.scale, units.unit).named("scores");
@@ -292,10 +277,7 @@ Program attention_decode_combine(const DecodeSpec& given) {
                          ? combine_rows(b, in, most_combined_splits(spec, given.rows), row, dv)
                          : combine_row(b, in, row, dv);
   Tile empty = last.row_sum == 0.f;
-  if (spec.q_lens) {
-    const Tile own = load(b.input("q_lens", DType::i32, {t.batch_size})(t.batch));
-    empty = empty || index(row) >= own;
-  }
+  if (spec.q_lens) empty = empty || index(row) >= t.given_length("q_lens");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
   store(t.at(o, t.head, row, dv), cast(last.out * inverse, spec.dtype));
   if (spec.lse) store(t.at(lse, row), SoftmaxUnits{}.lse_of(empty, last.row_max, last.row_sum));

@@ -40,13 +40,7 @@ void set_packed(const AttentionTensors& t, Axis axis, const char* starts, const 
 
 /// Places an axis in what there is of the block's own padded sequence.
 void set_padded(const AttentionTensors& t, Axis axis, const char* lengths) {
-  t.builder->segment(axis, 0, load(t.builder->input(lengths, DType::i32, {t.batch_size})(t.batch)));
-}
-
-/// How much there is of a padded sequence.
-Tile own_length(const AttentionTensors& t, const char* lengths, Axis axis) {
-  const Tile given = load(t.builder->input(lengths, DType::i32, {t.batch_size})(t.batch));
-  return minimum(maximum(given, 0), length(axis));
+  t.builder->segment(axis, 0, t.given_length(lengths));
 }
 
 /// A reason is "what: why; what would work", each part after the first perhaps missing. What is in
@@ -111,6 +105,14 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
   return builder->output(name, DType::f32, row_dims(*this));
 }
 
+Tile AttentionTensors::given_length(const char* lengths) const {
+  return load(builder->input(lengths, DType::i32, {batch_size})(batch));
+}
+
+Tile AttentionTensors::own_length(const char* lengths, const Tile& most) const {
+  return minimum(maximum(given_length(lengths), 0), most);
+}
+
 void AttentionTensors::set_segments(Axis rows, Axis cols) {
   if (spec->packed()) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
@@ -120,7 +122,7 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
     builder->segment(rows, load(q(sequence)), load(q(next)), longest);
     builder->segment(cols, load(k(sequence)), load(k(next)));
   }
-  if (spec->q_lens) own_q_len = own_length(*this, "q_lens", rows).named("own_q_len");
+  if (spec->q_lens) own_q_len = own_length("q_lens", length(rows)).named("own_q_len");
   if (spec->kv_lens) set_padded(*this, cols, "kv_lens");
 }
 
@@ -130,7 +132,7 @@ void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
     set_packed(*this, rows, "cu_seqlens_q", nullptr);
   }
   if (spec->q_lens) set_padded(*this, rows, "q_lens");
-  if (spec->kv_lens) own_kv_len = own_length(*this, "kv_lens", cols).named("own_kv_len");
+  if (spec->kv_lens) own_kv_len = own_length("kv_lens", length(cols)).named("own_kv_len");
 }
 
 void AttentionTensors::set_segments_of_rows_alone(Axis rows) {

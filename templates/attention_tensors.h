@@ -61,6 +61,10 @@ struct AttentionTensors {
   [[nodiscard]] Tensor row_input(const std::string& name) const;
   [[nodiscard]] Tensor row_output(const std::string& name) const;
 
+  /// What a tensor of this name says of the length of the block's padded sequence, and how much there is
+  /// of the sequence.
+  [[nodiscard]] Tile given_length(const char* lengths) const;
+  [[nodiscard]] Tile own_length(const char* lengths, const Tile& most) const;
   /// Declares the tensors that say how long each sequence is, if the spec has them, and places the
   /// axes in the block's own sequence. Blocks have tiles of rows.
   void set_segments(Axis rows, Axis cols);

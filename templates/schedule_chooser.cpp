@@ -1,6 +1,7 @@
 #include "templates/schedule_chooser.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -98,13 +99,10 @@ ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::
       fixed_(as_fixed_by(spec_, AttentionProblem{})),
       model_(model ? std::move(model) : CostModel::find(target.name)),
       mask_(spec_) {
-  const std::array<std::int64_t, 4> numbers = numbers_of(fixed_);
   const std::array<const char*, 4> names{"B", "H", spec_.packed() ? "Tq" : "Sq",
                                          spec_.packed() ? "Tk" : "Sk"};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    places_[i] = numbers[i] > 0 ? -1 : static_cast<int>(extents_.size());
-    if (numbers[i] <= 0) extents_.emplace_back(names[i]);
-  }
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (numbers_of(fixed_)[i] == 0) extents_.emplace_back(names[i]);
   add_candidates(target);
   add_table(Winners::of(winners, spec_, target, multiprocessors(model_)));
   add_table(Winners::shipped(spec_, target, multiprocessors(model_)));
@@ -250,11 +248,10 @@ std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
 }
 
 AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengths) const {
-  const auto either = [&](std::size_t which, std::int64_t number) {
-    return places_[which] < 0 ? number : lengths[static_cast<std::size_t>(places_[which])];
-  };
-  AttentionProblem problem{either(0, fixed_.batch), either(1, fixed_.heads),
-                           either(2, fixed_.q_len), either(3, fixed_.kv_len)};
+  AttentionProblem problem = fixed_;
+  auto length = lengths.begin();
+  for (std::int64_t* number : {&problem.batch, &problem.heads, &problem.q_len, &problem.kv_len})
+    if (*number == 0) *number = *length++;
   if (spec_.packed()) {
     const std::int64_t sequences = std::max<std::int64_t>(problem.batch, 1);
     problem.q_len = (problem.q_len + sequences - 1) / sequences;

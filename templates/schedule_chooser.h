@@ -4,7 +4,6 @@
 // launches is remembered.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -99,8 +98,6 @@ class ScheduleChooser final : public ScheduleChoice {
   const std::optional<CostModel> model_;
   const MaskTraits mask_;
   std::vector<std::string> extents_;
-  /// Where batch, heads, q_len and kv_len stand among the extents; -1: the spec fixes it.
-  std::array<int, 4> places_{};
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
   std::vector<int> heights_;  ///< of the candidates' tiles, in query rows

@@ -4,17 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "codegen/text/infix.h"
-
 namespace flashcore {
 
 using namespace ir;
-
-namespace {
-
-constexpr int unary = 8, atom = 9;
-
-}  // namespace
 
 std::string ExpressionText::source(OpCode code, AxisId axis) const {
   const std::string& name = f_[axis].name;
@@ -23,56 +15,27 @@ std::string ExpressionText::source(OpCode code, AxisId axis) const {
   return found == names_.end() ? text : found->second;
 }
 
-std::string ExpressionText::named(ValueId value) const {
-  const Op* op = f_.definition(value);
-  if (!f_[value].name.empty()) return f_[value].name;
-  return op ? std::string(name_of(op->code)) : "a carried value";
-}
-
-std::string ExpressionText::at(ValueId value, int level) {
-  const Written written = write(value);
-  return written.level < level ? "(" + written.text + ")" : written.text;
-}
-
-ExpressionText::Written ExpressionText::write(ValueId value) {
+ExpressionText::Piece ExpressionText::piece(ValueId value) {
   constexpr int most = 200;
-  if (++written_ > most) return {"...", atom};
+  if (++written_ > most) return {"..."};
   const Op* op = f_.definition(value);
-  if (!op) return {named(value), atom};
-  const auto& x = op->operands;
-  const bool integers = f_[value].type.dtype == DType::i32;
-  if (const Infix by = infix(op->code); !by.author.empty()) {
-    // Left to right; comparisons stand alone.
-    const int left = by.level == comparison_level ? by.level + 1 : by.level;
-    const std::string_view sign = op->code == OpCode::div && integers ? "//" : by.author;
-    return {fmt::format("{} {} {}", at(x[0], left), sign, at(x[1], by.level + 1)), by.level};
-  }
+  const std::string& name = f_[value].name;
+  if (!op) return {name.empty() ? "a carried value" : name};
   switch (op->code) {
     case OpCode::constant:
-      return {fmt::format("{}", op->number), op->number < 0 ? unary : atom};
+      return {fmt::format("{}", op->number), op->number < 0 ? prefix : whole};
     case OpCode::parameter:
-      return {f_[op->parameter].name, atom};
+      return {f_[op->parameter].name};
     case OpCode::extent:
     case OpCode::index:
-      return {source(op->code, op->axis), atom};
-    case OpCode::neg:
-      return {"-" + at(x[0], unary), unary};
-    case OpCode::logical_not:
-      return {"~" + at(x[0], unary), unary};
+      return {source(op->code, op->axis)};
     default:
       break;
   }
-  if (kind_of(op->code) != OpKind::elementwise) return {named(value), atom};
-  if (op->code == OpCode::cast && is_half(f_[x[0]].type.dtype)) return write(x[0]);
-  std::string list;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::string operand = at(x[i], 0);
-    list += (i ? ", " : "") + (op->wraps >> i & 1 ? "wrap(" + operand + ")" : operand);
-  }
-  if (op->tensor) return {fmt::format("{}[{}]", f_[op->tensor].name, list), atom};
-  const std::string name(op->code == OpCode::cast ? (integers ? "int" : "float")
-                                                  : name_of(op->code));
-  return {fmt::format("{}({})", name, list), atom};
+  if (kind_of(op->code) != OpKind::elementwise)
+    return {name.empty() ? std::string(name_of(op->code)) : name};
+  const bool widens = op->code == OpCode::cast && is_half(f_[op->operands[0]].type.dtype);
+  return widens ? piece(op->operands[0]) : applied(*op);
 }
 
 std::string ExpressionText::bound(const AffineForm& term, AxisId axis) {
@@ -96,10 +59,7 @@ std::string ExpressionText::bound(const AffineForm& term, AxisId axis) {
       if (counts(by))
         add(by, fmt::format("({} // {})", source(OpCode::index, quotient.first), quotient.second));
     for (const auto& [scalar, by] : term.scalars)
-      if (counts(by)) {
-        written_ = 0;
-        add(by, at(scalar, 6));
-      }
+      if (counts(by)) add(by, of(scalar, product));
     if (counts(term.constant)) add(term.constant, "");
   }
   if (text.empty()) text = "0";

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "dsl/expression_writer.h"
 #include "dsl/ir/affine.h"
 #include "dsl/ir/function.h"
 
@@ -13,32 +14,25 @@ namespace flashcore {
 /// "length(rows)": "q_len"}.
 using PositionNames = std::map<std::string, std::string>;
 
-class ExpressionText {
+class ExpressionText final : ExpressionWriter {
  public:
-  ExpressionText(const ir::Function& f, const PositionNames& names) : f_(f), names_(names) {}
+  ExpressionText(const ir::Function& f, const PositionNames& names)
+      : ExpressionWriter(f, /*logic_apart=*/false), names_(names) {}
 
   /// A value as an expression of positions, lengths, parameters and tensors.
   /// "..." stands for what is beyond a few lines.
-  std::string of(ir::ValueId value) {
+  std::string of(ir::ValueId value, Tightness least = loosest) {
     written_ = 0;
-    return at(value, 0);
+    return write(value, least);
   }
 
   /// A linear term that is at least 0 where it holds, solved for the position along `axis`.
   std::string bound(const AffineForm& term, ir::AxisId axis);
 
  private:
-  struct Written {
-    std::string text;
-    int level;  ///< how tightly it binds
-  };
-  Written write(ir::ValueId value);
-  /// Parentheses go around what binds less tightly than `level`.
-  std::string at(ir::ValueId value, int level);
+  Piece piece(ir::ValueId value) override;
   std::string source(ir::OpCode code, ir::AxisId axis) const;
-  std::string named(ir::ValueId value) const;
 
-  const ir::Function& f_;
   const PositionNames& names_;
   int written_ = 0;  ///< operations of the text in the making
 };

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "dsl/error.h"
 #include "dsl/ir/function.h"
 
 namespace flashcore {
@@ -33,6 +34,21 @@ inline ir::AxisId last_axis_of(const ir::Function& f, ir::AxisKind kind) {
   for (std::size_t i = f.axes.size(); i-- > 0;)
     if (f.axes[i].kind == kind) return ir::AxisId(i);
   return {};
+}
+
+/// The tensor dimension that an access has an axis of its tile along.
+inline std::size_t dimension_along(const ir::Op& access, ir::AxisId axis) {
+  const auto found = std::ranges::find(access.coordinates, axis, &ir::Coordinate::axis);
+  if (found == access.coordinates.end())
+    throw InternalError("an access without the axis of its tile");
+  return static_cast<std::size_t>(found - access.coordinates.begin());
+}
+
+/// Whether one dimension alone has the positions along the axis, one after the other.
+inline bool runs_along(const ir::Function& f, const ir::Op& access, ir::AxisId axis) {
+  return std::ranges::none_of(access.coordinates, [&](const ir::Coordinate& c) {
+    return axis_of(f, c) == axis && is_computed(f, c);
+  });
 }
 
 /// A value that a loop carries: what it starts from, what an iteration has and hands to the next one,

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "codegen/layout/register_layouts.h"
 #include "dsl/dtype.h"
 #include "dsl/instruction.h"
 #include "dsl/ir/function.h"
@@ -23,13 +24,14 @@ enum class ComputedOperand : std::uint8_t {
   registers,  ///< it stays in the registers that hold it
 };
 
+/// What is not said is as of mma.sync on 16-bit elements.
 struct TensorInstruction {
   Instruction name{};
   bool Target::*available = nullptr;  ///< the fact that a target has it by; none: every target has
   std::string_view instead;           ///< what to take where the target lacks it
 
   int rows = 16, columns = 8;      ///< of the sums to which one instruction adds
-  bool (*takes)(DType) = nullptr;  ///< the elements of both operands; sums are f32
+  bool (*takes)(DType) = is_half;  ///< the elements of both operands; sums are f32
   int warps = 1;                   ///< that issue it together, and divide its rows
   bool asynchronous = false;       ///< sums may be read behind a wait only
 
@@ -41,11 +43,13 @@ struct TensorInstruction {
   // Registers. Of an opaque instruction it is known which warp holds a block of sums, not which
   // lane holds which element; a block counts as 16 slots along each axis.
   bool opaque = false;
-  ir::AxisLayout sum_rows, sum_columns;  ///< one fragment of the sums
-  ir::AxisLayout left_terms;             ///< of a left operand in registers, along the terms
+  ir::AxisLayout sum_rows = flashcore::sum_rows;  ///< one fragment of the sums
+  ir::AxisLayout sum_columns = flashcore::sum_columns;
+  /// Of a left operand in registers, along the terms: two neighbouring fragments of sums, in pairs.
+  ir::AxisLayout left_terms = flashcore::sum_columns;
 
   // Operands. In shared memory both may lie either way round.
-  ComputedOperand computed_left = ComputedOperand::shared;
+  ComputedOperand computed_left = ComputedOperand::registers;
   ComputedOperand computed_right = ComputedOperand::shared;
   /// A computed left operand that is read transposed is written to shared memory, whichever warps
   /// read it there.
@@ -53,7 +57,7 @@ struct TensorInstruction {
   bool takes_sums = false;      ///< f32 sums are a left operand without being packed
   bool by_copy_engine = false;  ///< tiles in shared memory come from the copy engine alone
   /// Elements from row to row of an operand's tile in shared memory; 0: swizzled.
-  int (*pitch)(int columns) = nullptr;
+  int (*pitch)(int columns) = [](int) { return 0; };
 
   // Text.
   bool starts_sums = false;  ///< the first instruction of a product needs no zeros to add to
@@ -63,10 +67,6 @@ struct TensorInstruction {
   /// Rows that one warp makes at a time.
   [[nodiscard]] int rows_of_warp() const { return rows / warps; }
 };
-
-/// Answers that several descriptions give.
-constexpr bool is_half_type(DType dtype) { return is_half(dtype); }
-constexpr int swizzled(int) { return 0; }
 
 const TensorInstruction& describe(Instruction name);
 

@@ -3,7 +3,6 @@
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/matrix_address.h"
 #include "codegen/instructions/product.h"
-#include "codegen/layout/register_layouts.h"
 
 namespace flashcore {
 namespace {
@@ -53,13 +52,7 @@ const TensorInstruction& mma_m16n8k16() {
       .name = Instruction::mma_m16n8k16,
       .available = &Target::mma_m16n8k16,
       .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
-      .takes = is_half_type,
       .column_step = 16,  // ldmatrix brings two instructions' columns
-      .sum_rows = sum_rows,
-      .sum_columns = sum_columns,
-      .left_terms = sum_columns,  // two neighbouring fragments of sums, packed in pairs
-      .computed_left = ComputedOperand::registers,
-      .pitch = swizzled,
       .print_product = print_product,
       .print_left_load = print_left_load};
   return description;

@@ -11,7 +11,6 @@
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/matrix_address.h"
 #include "codegen/instructions/product.h"
-#include "codegen/layout/register_layouts.h"
 
 namespace flashcore {
 namespace {
@@ -155,12 +154,7 @@ const TensorInstruction& mma_m16n8k8_tf32() {
       .instead = "a target from sm_80 up, or a cast of the operands to f16",
       .takes = [](DType dtype) { return dtype == DType::f32; },
       .column_step = 16,  // ldmatrix brings two instructions' columns
-      .sum_rows = sum_rows,
-      .sum_columns = sum_columns,
-      .left_terms = sum_columns,
-      .computed_left = ComputedOperand::registers,
       .takes_sums = true,
-      .pitch = swizzled,
       .print_product = print_product,
       .print_left_load = print_left_load};
   return description;

@@ -6,7 +6,6 @@
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/product.h"
 #include "codegen/layout/chunk_loops.h"
-#include "codegen/layout/register_layouts.h"
 
 namespace flashcore {
 namespace {
@@ -102,21 +101,15 @@ const TensorInstruction& wgmma() {
       .available = &Target::wgmma,
       .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
       .rows = 64,
-      .takes = is_half_type,
       .warps = 4,
       .asynchronous = true,
       .column_step = 8,
       .rows_once = true,  // a loop over other rows would keep their sums in other registers
       .most_warps = 12,
-      .sum_rows = sum_rows,
-      .sum_columns = sum_columns,
-      .left_terms = sum_columns,
-      .computed_left = ComputedOperand::registers,
       .computed_right =
           ComputedOperand::none,  // warpgroups would have to meet for it, in every iteration
       .turns_computed_left = true,
       .by_copy_engine = true,
-      .pitch = swizzled,
       .starts_sums = true,
       .print_product = print_product};
   return description;

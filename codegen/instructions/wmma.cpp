@@ -2,7 +2,6 @@
 // not known which lane holds which element.
 #include "codegen/instructions/instruction.h"
 #include "codegen/instructions/product.h"
-#include "codegen/layout/register_layouts.h"
 
 namespace flashcore {
 namespace {
@@ -51,11 +50,10 @@ const TensorInstruction& wmma() {
   static constexpr TensorInstruction description{
       .name = Instruction::wmma,
       .columns = 16,
-      .takes = is_half_type,
       .opaque = true,
       .sum_rows = block,
       .sum_columns = block,
-      .left_terms = sum_columns,
+      .computed_left = ComputedOperand::shared,
       .pitch = shared_pitch,  // a block is read by its first address and a pitch
       .print_product = print_product,
       .print_left_load = print_left_load};

@@ -16,15 +16,8 @@ using namespace ir;
 
 KernelSource KernelPrinter::print() {
   storage_.resize(f_.values.size());
-  defining_block_.assign(f_.values.size(), BlockId{});
   uses_ = count_uses(f_);
   segments_.resize(f_.axes.size());
-  for (std::size_t b = 0; b < f_.blocks.size(); ++b)
-    for (ValueId argument : f_.blocks[b].arguments) defining_block_[argument.index] = BlockId(b);
-  for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
-    for (ValueId result : op.results) defining_block_[result.index] = block;
-  });
-
   collect_arguments();
   collect_tensor_maps();
   fields_ = Fields(f_, source_);
@@ -174,23 +167,6 @@ void KernelPrinter::print_scalar(const Op& op) {
     return;
   }
   storage_[value.index] = constant(array_type(value), f_[value].name, without_parentheses(text));
-}
-
-void KernelPrinter::print_store(const Op& op) {
-  const ValueId value = op.operands[0];
-  if (f_[value].type.is_scalar()) {
-    const std::string pointer = source_pointer(op), name = names_.unique("element");
-    out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(value)));
-    out_.line("const {} {}[1] = {{{}}};", array_type(value), name, scalar(value));
-    out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
-    return;
-  }
-  if (f_[op.operands[0]].layout.space == Space::shared)
-    schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
-  else if (stores_by_quads(op))
-    print_quad_store(op);
-  else
-    print_access(op, op.operands[0], true);
 }
 
 void KernelPrinter::print_convert(const Op& op) {

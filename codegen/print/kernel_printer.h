@@ -1,31 +1,48 @@
 // Prints a lowered program as a CUDA kernel: one function an operation.
+//
+// Scalars become variables, register tiles arrays [fragment][fragment][slot], tiles in shared
+// memory addresses.
 #pragma once
 
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "codegen/instructions/product.h"
-#include "codegen/transfers/tile_mover.h"
+#include "codegen/kernel_source.h"
+#include "codegen/print/chunk_walk.h"
+#include "codegen/text/fields.h"
+#include "codegen/text/names.h"
+#include "codegen/text/writer.h"
+#include "dsl/ir/function.h"
+#include "dsl/schedule.h"
 
 namespace flashcore {
 
-class KernelPrinter : TileMover {
+class KernelPrinter {
  public:
-  KernelPrinter(const ir::Function& f, const Schedule& schedule) : TileMover(f, schedule) {}
+  KernelPrinter(const ir::Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   /// Fills in everything but the prelude.
   KernelSource print();
 
- private:
-  // print_tiles.cpp: the tiles of a block, and the turns of blocks
-  void print_turn(const ir::Op& op);
-  std::string end_of_blocks(ir::AxisId axis) const;
-  void print_tile_loop(const ir::Op& loop);
-  void print_draw(const ir::Op& op);
-  void print_divide(const ir::Op& op);
+  /// The shape of a register tile.
+  struct Shape {
+    std::vector<ir::AxisId> axes;
+    std::vector<ir::AxisLayout> layouts;
+  };
 
-  // kernel_printer.cpp: blocks, scalars, loops
+ private:
+  /// The loops around one element of a register tile: text of the fragment and the slot of each
+  /// axis, and of the slot of the whole fragment.
+  struct Cursor : Shape {
+    std::vector<std::string> fragments, slots;
+    std::string element;
+  };
+
+  // kernel_printer.cpp: blocks, scalars
   void print_kernel();
   void print_block(ir::BlockId block);
   void print_op(const ir::Op& op);
@@ -34,13 +51,61 @@ class KernelPrinter : TileMover {
   void print_slot(const ir::Op& op);
   void print_in_place(const ir::Op& op);
   void print_scalar(const ir::Op& op);
-  void print_store(const ir::Op& op);
   void print_convert(const ir::Op& op);
+
+  // parameters.cpp: the parameter block, and the position of a block in the grid
+  void collect_arguments();
+  void print_parameters();
+  void print_grid();
+  void print_block_index(ir::AxisId id, const std::string& index, bool needs_count);
+  void print_position(ir::AxisId axis, const std::string& tile);
+  std::string blocks_along(ir::AxisId axis) const;
+  std::string longest_segment(ir::AxisId axis) const;
+  void require_alignment(ir::TensorId tensor, int bytes);
+
+  // expressions.cpp: the text of scalars, elements and positions
+  /// Prints a constant of the kernel, "const int rows_begin = rows_tile * 64;"; returns its name.
+  std::string constant(std::string_view type, std::string_view wanted, std::string_view text);
+  std::string scalar(ir::ValueId value);
+  std::string element(ir::ValueId value, const Cursor& cursor);
+  /// An index, and a constant of the unrolled loops that is added to it: "0" where there is none.
+  struct SplitIndex {
+    std::string base, rest;
+  };
+  std::string gathered(const ir::Op& op, const std::vector<SplitIndex>& indices) const;
+  std::string expression(const ir::Op& op, const std::vector<std::string>& operands) const;
+  std::string describe(const ir::Op& op) const;
+  std::string label(ir::ValueId value) const;
+  std::string position(ir::AxisId axis, const ir::AxisLayout& layout, const Cursor& cursor);
+  std::string position_element(const ir::Op& op, Cursor cursor);
+  std::string begin(ir::AxisId axis) const;
+  std::string extent(ir::AxisId axis) const;
+  std::string tile_count(ir::AxisId axis) const;
+  static std::string number(double value, DType dtype);
+  /// Two partial results of a reduction as one.
+  static std::string combined(ir::OpCode reduction, const std::string& a, const std::string& b);
+  static std::string_view element_type(DType dtype);
+  [[nodiscard]] std::string_view array_type(ir::ValueId value) const;
+
+  // arrays.cpp: the arrays of register tiles
+  void declare(ir::ValueId value, bool zero = false, const std::string& otherwise = {});
+  void become(ir::ValueId value, ir::ValueId from);
+  [[nodiscard]] Shape shape_of(ir::ValueId value) const;
+  /// Opens the unrolled loops over a register tile; without braces where one statement follows.
+  Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+  void declare_lane_offsets();
+  using LaneAxis = std::pair<ir::AxisId, ir::AxisLayout>;
+  [[nodiscard]] const std::string* lane_offset_of(const LaneAxis& wanted) const;
+  std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
+
+  // print_tiles.cpp: the tiles of a block, and the turns of blocks
+  void print_turn(const ir::Op& op);
+  void print_tile_loop(const ir::Op& loop);
+  void print_draw(const ir::Op& op);
+  void print_divide(const ir::Op& op);
 
   // print_control.cpp: loops, and regions behind a condition
   void print_if(const ir::Op& op);
-  void start_results(const ir::Op& op);
-  void print_results(const ir::Op& op, ir::BlockId region);
   [[nodiscard]] bool does_something(const ir::Op& op, ir::BlockId region) const;
   void print_enter(const ir::Op& op);
   [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
@@ -51,17 +116,13 @@ class KernelPrinter : TileMover {
   void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
   void start_carried(const ir::Op& loop, std::size_t i);
-  [[nodiscard]] bool is_variable(ir::ValueId value) const;
   void assign(ir::ValueId to, ir::ValueId from);
 
   // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these
   void print_nest(const ir::Op& nest);
   void print_loops(const ir::Op& nest, const std::vector<std::string>& partials);
-  void print_elements(const ir::Op& nest, const std::vector<std::string>& partials,
-                      const Cursor& cursor);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
-  [[nodiscard]] bool is_split_sum(const ir::Op& op) const;
   void print_pack(const ir::Op& op);
 
   // print_reduction.cpp
@@ -70,11 +131,8 @@ class KernelPrinter : TileMover {
   void print_element_of_reduction(const ir::Op& op, const std::string& partials,
                                   const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& partials);
-  [[nodiscard]] bool in_chains(const ir::Op& op) const;
-  std::string reduction_text(const ir::Op& op);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
-
   void print_combination(const ir::Op& op);
 
   // print_scan.cpp: which tiles a loop visits
@@ -82,14 +140,52 @@ class KernelPrinter : TileMover {
   void print_next_tile(const ir::Op& op);
   void print_full_tile(const ir::Op& op);
   std::string tile_behind(const ir::Op& loop, const std::string& tile);
-  std::string tile_set_call(std::string_view function, const ir::Op& op,
-                            const std::string& arguments) const;
 
   // print_dot.cpp
   void print_dot(const ir::Op& op);
   void print_operand_load(const ir::Op& op);
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
+
+  // shared_memory.cpp: between registers and shared memory, and from lane to lane
+  void print_to_shared(const ir::Op& op);
+  void print_constant_tile(const ir::Op& op, double value);
+  void print_blocks(const ir::Op& op);
+  void print_from_shared(const ir::Op& op);
+  void print_shuffles(const ir::Op& op);
+  std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
+                            const std::string& first_row = {}) const;
+  void open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces);
+  void print_row_pairs(const ir::Op& convert, const Shape& shape);
+  std::string moved_rows(const ir::Buffer& buffer, const std::string& address) const;
+
+  // chunks.cpp: between tensors and shared memory, in chunks of 16 bytes
+  void print_copies(const std::vector<const ir::Op*>& ops);
+  std::string first_copied(const ir::Op& copy, ir::AxisId axis);
+  void print_staged_store(const ir::Op& op);
+  void print_chunk_store(const std::string& pointer, const std::string& chunk,
+                         const std::string& left);
+  std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
+  void print_copy(const ir::Op& op, const std::string& pointer, std::vector<RowPlace> places);
+
+  // computed_rows.cpp: rows whose positions the region of an issue computes
+  /// By the text of a position under a loop over i: the array with the position in each iteration.
+  using PositionArrays = std::map<std::string, std::string>;
+  std::vector<RowPlace> locate_rows(const ir::Op& issue, PositionArrays& known);
+  RowPlace place_of_row(const ir::Op& issue, const std::string& at,
+                        const std::vector<std::string>& positions);
+  std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
+
+  // global_memory.cpp: between tensors and registers
+  void print_segment(const ir::Op& op);
+  std::string source_pointer(const ir::Op& op);
+  void prepare_sources(ir::BlockId block);
+  void print_quad_store(const ir::Op& op);
+  void print_load(const ir::Op& op);
+  void print_store(const ir::Op& op);
+  void print_access(const ir::Op& op);
+  std::string representative(const Shape& shape) const;
+  [[nodiscard]] bool is_bulk_copy(const ir::Op& op) const;
 
   static constexpr int group_warps = 4, group_threads = 128;  ///< of a warpgroup
 
@@ -105,6 +201,14 @@ class KernelPrinter : TileMover {
   void print_drain(const ir::Op& op);
 
   // print_rings.cpp: the slots between producer and consumers
+  struct Ring {
+    std::string full,
+        empty;  ///< the first of their barriers; no empty ones where a role fills what it reads
+    /// Of the role being printed; no slot where there is one only, and no phase where the role
+    /// itself writes the slots.
+    std::string slot, phase;
+    std::string next_phase;  ///< the statement that ends a phase
+  };
   void print_ring_barriers(const ir::Op& op);
   void declare_ring_places();
   static std::string in_slot(const std::string& barrier, const std::string& slot);
@@ -117,6 +221,32 @@ class KernelPrinter : TileMover {
   void print_wait(const ir::Op& op);
   void print_clearing(const ir::Op& op);
   void print_release(const ir::Op& op);
+
+  const ir::Function& f_;
+  const Schedule& schedule_;
+  KernelSource source_;
+  Writer out_;
+  Names names_ = names_of_body();
+  Fields fields_;
+
+  const ir::Op* role_ = nullptr;  ///< the one being printed
+  ir::BlockId work_;              ///< where it works
+  std::string cluster_rank_;      ///< which block of its cluster this is
+
+  std::vector<std::string> storage_;  ///< by value: variable, array or address
+  std::vector<int> uses_;             ///< by value: how many ops read it
+  ir::BlockId block_;
+  /// A ragged axis in this block: where it begins in the dimension (empty: at 0), and its length.
+  struct Segment {
+    std::string first, length;
+  };
+  std::vector<Segment> segments_;                ///< by axis
+  std::map<std::uint32_t, std::string> begins_;  ///< by axis: first position of the current tile
+  std::vector<std::pair<LaneAxis, std::string>> lane_offsets_;
+  std::map<std::string, std::string> pointers_;    ///< access -> pointer variable
+  std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
+  std::map<int, std::string> arrays_;              ///< by number: the name
+  std::map<ir::BufferId, Ring> ring_names_;
 };
 
 }  // namespace flashcore

@@ -10,14 +10,18 @@ namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
 /// Whether one variable holds a value: a scalar, or the address of a tile in shared memory.
-bool KernelPrinter::is_variable(ValueId value) const {
-  return f_[value].type.is_scalar() || f_[value].layout.space == Space::shared;
+bool is_variable(const Value& value) {
+  return value.type.is_scalar() || value.layout.space == Space::shared;
 }
+
+}  // namespace
 
 /// What a variable or an array holds becomes that of another, unless it is the same.
 void KernelPrinter::assign(ValueId to, ValueId from) {
-  if (!is_variable(to)) return become(to, from);
+  if (!is_variable(f_[to])) return become(to, from);
   if (storage_[to.index] != storage_[from.index])
     out_.line("{} = {};", storage_[to.index], scalar(from));
 }
@@ -27,7 +31,7 @@ void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
   const ValueId start = initial_of(loop, i);
   const ValueId argument = f_[loop.body].arguments[i + 1];
   std::string& name = storage_[argument.index];
-  if (is_variable(argument)) {
+  if (is_variable(f_[argument])) {
     name = names_.unique(f_[argument].name);
     out_.line("{} {} = {};", array_type(argument), name, scalar(start));
   } else {
@@ -147,10 +151,7 @@ void KernelPrinter::print_vote(const Op& op) {
     for (int i = 0; i < rows.layouts[0].fragments; ++i)
       for (int e = 0; e < rows.layouts[0].slots; ++e)
         append(all, " && ",
-               element(condition, {.axes = rows.axes,
-                                   .fragments = {std::to_string(i)},
-                                   .slots = {std::to_string(e)},
-                                   .layouts = rows.layouts}));
+               element(condition, {rows, {std::to_string(i)}, {std::to_string(e)}, {}}));
   }
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", all);
 }
@@ -182,26 +183,6 @@ void KernelPrinter::print_bound(const Op& op) {
   storage_[op.results[0].index] = fmt::format("fc::all_lanes({})", within);
 }
 
-/// What an `if` gives has its variable in front of it.
-void KernelPrinter::start_results(const Op& op) {
-  for (ValueId result : op.results) {
-    if (uses_[result.index] == 0) continue;
-    if (!f_[result].type.is_scalar()) {
-      declare(result);
-      continue;
-    }
-    storage_[result.index] = names_.unique(f_[result].name);
-    out_.line("{} {};", array_type(result), storage_[result.index]);
-  }
-}
-
-/// What a region yields becomes the results.
-void KernelPrinter::print_results(const Op& op, BlockId region) {
-  const std::vector<ValueId>& yielded = last_of(f_, region).operands;
-  for (std::size_t i = 0; i < yielded.size(); ++i)
-    if (uses_[op.results[i].index] > 0) assign(op.results[i], yielded[i]);
-}
-
 /// Whether a region computes something, or yields what is not a result already.
 bool KernelPrinter::does_something(const Op& op, BlockId region) const {
   if (!region) return false;
@@ -218,12 +199,23 @@ bool KernelPrinter::does_something(const Op& op, BlockId region) const {
 
 void KernelPrinter::print_if(const Op& op) {
   prepare_sources(op.body);
-  start_results(op);
+  // What it gives has its variable in front of it.
+  for (ValueId result : op.results) {
+    if (uses_[result.index] == 0) continue;
+    if (!f_[result].type.is_scalar()) {
+      declare(result);
+      continue;
+    }
+    storage_[result.index] = names_.unique(f_[result].name);
+    out_.line("{} {};", array_type(result), storage_[result.index]);
+  }
   const std::string condition = without_parentheses(scalar(op.operands[0]));
   const auto print_region = [&](BlockId region) {
     const auto outer_begins = begins_;
     print_block(region);
-    print_results(op, region);
+    const std::vector<ValueId>& yielded = last_of(f_, region).operands;
+    for (std::size_t i = 0; i < yielded.size(); ++i)
+      if (uses_[op.results[i].index] > 0) assign(op.results[i], yielded[i]);
     begins_ = outer_begins;
   };
   if (does_something(op, op.body)) {

@@ -1,7 +1,10 @@
 // Products: what an instruction's description needs to know of one, in the words of the kernel.
+#include <algorithm>
+
 #include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
+#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -11,7 +14,9 @@ using namespace ir;
 ProductOperand KernelPrinter::shared_operand(ValueId value, bool in_place) {
   const OperandRoot root = operand_root(f_, value);
   std::string base = storage_[root.value.index];
-  if (in_place && defining_block_[root.value.index] != block_)
+  const bool from_here =
+      made_in(f_, block_, root.value) || std::ranges::count(f_[block_].arguments, root.value) > 0;
+  if (in_place && !from_here)
     base = constant("fc::u32", base, fmt::format("fc::in_place({})", base));
   return {base, &f_[buffer_of(f_, value)], root.transposed};
 }

@@ -5,7 +5,6 @@
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "dsl/error.h"
 
 namespace flashcore {
 
@@ -30,6 +29,13 @@ bool rounds_later(const Function& f, const Op& nest, ValueId value) {
   return all;
 }
 
+/// Whether a sum's second term is a constant of the unrolled loops.
+bool is_split_sum(const Function& f, const Op& op) {
+  const Op* offset = op.code == OpCode::add ? f.definition(op.operands[1]) : nullptr;
+  while (offset && offset->code == OpCode::neg) offset = f.definition(offset->operands[0]);
+  return offset && offset->code == OpCode::thread_offset;
+}
+
 }  // namespace
 
 /// A lookup of an element: where a constant of the unrolled loops is added to an index, that is
@@ -38,18 +44,12 @@ std::string KernelPrinter::gathered_element(const Op& op, const std::vector<std:
                                             const Cursor& cursor) {
   std::vector<SplitIndex> indices;
   for (std::size_t d = 0; d < operands.size(); ++d) {
-    if (const Op* sum = f_.definition(op.operands[d]); sum && is_split_sum(*sum))
+    if (const Op* sum = f_.definition(op.operands[d]); sum && is_split_sum(f_, *sum))
       indices.push_back({element(sum->operands[0], cursor), element(sum->operands[1], cursor)});
     else
       indices.push_back({operands[d], "0"});
   }
   return gathered(op, indices);
-}
-
-bool KernelPrinter::is_split_sum(const Op& op) const {
-  const Op* offset = op.code == OpCode::add ? f_.definition(op.operands[1]) : nullptr;
-  while (offset && offset->code == OpCode::neg) offset = f_.definition(offset->operands[0]);
-  return offset && offset->code == OpCode::thread_offset;
 }
 
 /// Elements of all that a nest computes, one after the other.
@@ -76,6 +76,7 @@ void KernelPrinter::print_nest(const Op& nest) {
   }
 }
 
+/// One element of each op of a nest, under the loops over all elements.
 void KernelPrinter::print_loops(const Op& nest, const std::vector<std::string>& parts) {
   const auto& ops = f_[nest.body].ops;
   Shape shape;
@@ -90,14 +91,8 @@ void KernelPrinter::print_loops(const Op& nest, const std::vector<std::string>& 
     out_.line("if ({} == 0{}) fc::hold_order();", cursor.element,
               some ? fmt::format(" && j % {} == 0", nest.fence) : "");
   }
-  print_elements(nest, parts, cursor);
-}
-
-/// One element of each op of a nest.
-void KernelPrinter::print_elements(const Op& nest, const std::vector<std::string>& parts,
-                                   const Cursor& cursor) {
   std::size_t reduction = 0;
-  for (OpId id : f_[nest.body].ops) {
+  for (OpId id : ops) {
     const Op& op = f_[id];
     if (op.code == OpCode::yield || kind_of(op.code) == OpKind::source) continue;
     if (kind_of(op.code) == OpKind::reduction) {

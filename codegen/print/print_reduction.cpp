@@ -31,49 +31,39 @@ void KernelPrinter::print_lane_combination(OpCode reduction, const std::string& 
   }
 }
 
-/// Whether partial results stand side by side: each element waits for the one before it in its own
-/// chain only. A sum keeps step with the exponentials it adds; a maximum everything waits for.
-bool KernelPrinter::in_chains(const Op& op) const {
-  const Shape shape = shape_of(op.operands[0]);
-  return shape.axes.size() == 2 && shape.axes[1] == op.axis && schedule_.reduction_chains > 1 &&
-         op.code != OpCode::reduce_sum &&
-         shape.layouts[1].fragments % schedule_.reduction_chains == 0;
-}
-
-std::string KernelPrinter::reduction_text(const Op& op) {
-  const ValueId value = op.results[0];
-  return fmt::format("{} = {}({}, {}){}",
-                     f_[value].name.empty() ? name_of(op.code) : f_[value].name, name_of(op.code),
-                     label(op.operands[0]), f_[op.axis].name,
-                     op.scope == ReductionScope::lane   ? ", each lane its partial"
-                     : op.scope == ReductionScope::warp ? ", each warp its partial"
-                                                        : "");
-}
-
 /// Prints what a reduction starts from; returns the name of its partial results, if it has any. A
 /// vector that every warp holds whole becomes a scalar, the same in every thread.
 std::string KernelPrinter::start_reduction(const Op& op) {
   const ValueId value = op.results[0];
   const char* const start = start_of(op.code, f_[value].type.dtype);
-  out_.comment(reduction_text(op));
+  const std::string& name = f_[value].name;
+  out_.comment(fmt::format("{} = {}({}, {}){}", name.empty() ? name_of(op.code) : name,
+                           name_of(op.code), label(op.operands[0]), f_[op.axis].name,
+                           op.scope == ReductionScope::lane   ? ", each lane its partial"
+                           : op.scope == ReductionScope::warp ? ", each warp its partial"
+                                                              : ""));
   if (f_[value].type.is_scalar()) {
-    storage_[value.index] = names_.unique(f_[value].name);
+    storage_[value.index] = names_.unique(name);
     out_.line("{} {} = {};", array_type(value), storage_[value.index], start);
     return {};
   }
-  const bool chained = in_chains(op);
   declare(value, op.code == OpCode::reduce_sum);
+  // A sum keeps step with the exponentials it adds; a maximum everything waits for. So its partial
+  // results stand side by side: each element waits for the one before it in its own chain only.
   if (op.code == OpCode::reduce_sum) return {};
-  const Shape rows = shape_of(value);
+  const Shape rows = shape_of(value), from = shape_of(op.operands[0]);
+  const int chains = schedule_.reduction_chains;
+  const bool chained = chains > 1 && from.axes.size() == 2 && from.axes[1] == op.axis &&
+                       from.layouts[1].fragments % chains == 0;
   std::string partials;
   if (chained) {
     partials = names_.unique(storage_[value.index] + "_partials");
     out_.line("{} {}[{}][{}][{}];", array_type(value), partials, rows.layouts[0].fragments,
-              rows.layouts[0].slots, schedule_.reduction_chains);
+              rows.layouts[0].slots, chains);
   }
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(rows, scopes);
-  if (chained) scopes.push_back(out_.unrolled("c", schedule_.reduction_chains, false));
+  if (chained) scopes.push_back(out_.unrolled("c", chains, false));
   out_.line("{} = {};",
             chained ? fmt::format("{}[{}][{}][c]", partials, cursor.fragments[0], cursor.slots[0])
                     : element(value, cursor),

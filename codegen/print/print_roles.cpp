@@ -44,7 +44,7 @@ void KernelPrinter::collect_tensor_maps() {
                         schedule_.copy == CopyInstruction::tma;
     if (!is_bulk_copy(op) && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
-    require_rows_of_chunks(op, bool(op.coordinates.back().axis), "bulk", 8);
+    require_rows_of_chunks(f_, op, bool(op.coordinates.back().axis), "bulk", 8);
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
       const TensorMapArgument map = box_of(op, stores ? 64 : buffer.rows, panels.width);

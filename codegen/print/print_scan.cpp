@@ -6,12 +6,15 @@ namespace flashcore {
 
 using namespace ir;
 
-std::string KernelPrinter::tile_set_call(std::string_view function, const Op& op,
-                                         const std::string& arguments) const {
-  const Buffer& words = f_[op.buffer];
+namespace {
+
+std::string tile_set_call(std::string_view function, const Buffer& words,
+                          const std::string& arguments) {
   return fmt::format("fc::{}<{}>({}, {})", function, words.columns, chunk_base(words, "0"),
                      arguments);
 }
+
+}  // namespace
 
 /// A warp takes eight tiles at a time: with so many lookups in flight their latency counts once.
 void KernelPrinter::print_scan(const Op& op) {
@@ -58,19 +61,20 @@ void KernelPrinter::print_next_tile(const Op& op) {
     return;
   }
   const std::string arguments = fmt::format("{}, {}", scalar(from), scalar(op.operands[1]));
-  name = constant("int", f_[op.results[0]].name,
-                  tile_set_call(op.descending ? "tile_before" : "tile_after", op, arguments));
+  name = constant(
+      "int", f_[op.results[0]].name,
+      tile_set_call(op.descending ? "tile_before" : "tile_after", f_[op.buffer], arguments));
 }
 
 void KernelPrinter::print_full_tile(const Op& op) {
-  storage_[op.results[0].index] =
-      constant("bool", "full", "!" + tile_set_call("tile_is_masked", op, scalar(op.operands[0])));
+  storage_[op.results[0].index] = constant(
+      "bool", "full", "!" + tile_set_call("tile_is_masked", f_[op.buffer], scalar(op.operands[0])));
 }
 
 /// The tile that a loop comes to behind another.
 std::string KernelPrinter::tile_behind(const Op& loop, const std::string& tile) {
   const auto [begin, end] = loop_bounds(loop);
-  return tile_set_call(loop.descending ? "tile_before" : "tile_after", loop,
+  return tile_set_call(loop.descending ? "tile_before" : "tile_after", f_[loop.buffer],
                        fmt::format("{}, {}", tile, loop.descending ? begin : end));
 }
 

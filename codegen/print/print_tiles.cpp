@@ -69,20 +69,11 @@ void KernelPrinter::print_divide(const Op& op) {
 
 // ---- blocks that add to the same elements in order
 
-/// Where the positions of the blocks that take a turn end. Blocks beyond the longest segment of a
-/// ragged axis are not launched, or end without a turn.
-std::string KernelPrinter::end_of_blocks(AxisId axis) const {
-  const int longest = scalar_named(f_[axis].longest);
-  if (longest < 0) return extent(axis);
-  return fmt::format("fc::min({}, {})", extent(axis),
-                     fields_.scalar(static_cast<std::size_t>(longest)));
-}
-
 void KernelPrinter::print_turn(const Op& op) {
   const std::string pointer = source_pointer(op);
   const Axis& blocks = f_[op.axis];
   const std::string position = scalar(op.operands[0]);
-  const std::string step = stride(op.tensor, dimension_along(op, op.axis));
+  const std::string step = fields_.stride(op.tensor, dimension_along(op, op.axis));
   const auto note_of = [&](const std::string& first) {
     return plus(pointer, step == "1" ? first : times("(" + first + ")", step));
   };
@@ -92,13 +83,17 @@ void KernelPrinter::print_turn(const Op& op) {
               note_of(first), position);
     return;
   }
-  if (blocks.descending)
-    out_.line("if ({0} + {1} < {2}) fc::wait_turn({3}, {4});", first, blocks.tile,
-              end_of_blocks(op.axis), note_of(fmt::format("{} + {}", first, blocks.tile)),
-              position);
-  else
+  if (!blocks.descending) {
     out_.line("if ({0} > 0) fc::wait_turn({1}, {2});", first,
               note_of(fmt::format("{} - {}", first, blocks.tile)), position);
+    return;
+  }
+  // Blocks beyond the longest segment of a ragged axis are not launched, or end without a turn.
+  const std::string longest = longest_segment(op.axis);
+  std::string end = extent(op.axis);
+  if (!longest.empty()) end = fmt::format("fc::min({}, {})", end, longest);
+  const std::string before = fmt::format("{} + {}", first, blocks.tile);
+  out_.line("if ({} < {}) fc::wait_turn({}, {});", before, end, note_of(before), position);
 }
 
 }  // namespace flashcore

@@ -22,15 +22,15 @@ class Fields {
 
   // The text that reads a field, "p.q_stride_0".
   std::string tensor(ir::TensorId tensor) const { return read(Kind::pointer, tensor.index); }
-  std::string stride(ir::TensorId tensor, std::size_t dim) const {
-    return read(Kind::stride, tensor.index, dim);
-  }
-  std::string extent(const std::string& name) const;
+  /// "1" where unit stride is promised.
+  std::string stride(ir::TensorId tensor, std::size_t dim) const;
+  /// Of a dimension, which may be a number or a sum.
+  std::string extent(const Extent& extent) const;
   std::string scalar(std::size_t parameter) const { return read(Kind::scalar, parameter); }
   std::string map(std::size_t map) const { return read(Kind::tensor_map, map); }
   std::string tile_counter() const { return read(Kind::tile_counter, 0); }
 
-  const std::string& name_of(const ParameterField& field) const { return find(field).name; }
+  const std::string& name_of(const ParameterField& field) const { return find(field)->name; }
   /// Lays the fields that the kernel reads out in its parameter block.
   void lay_out(KernelSource& source) const;
 
@@ -40,7 +40,7 @@ class Fields {
     std::string name;
     mutable bool is_read = false;
   };
-  [[nodiscard]] const Named& find(const ParameterField& field) const;
+  [[nodiscard]] const Named* find(const ParameterField& field) const;
   std::string read(Kind kind, std::size_t index, std::size_t dim = 0) const;
 
   std::vector<Named> fields_;

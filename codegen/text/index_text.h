@@ -1,4 +1,5 @@
-// The text of small sums and lists: where a warp's elements begin, and indices of unrolled loops.
+// The text of small sums and lists: where a warp's elements and a buffer's slots begin, and indices
+// of unrolled loops.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "dsl/ir/layout.h"
+#include "dsl/ir/function.h"
 
 namespace flashcore {
 
@@ -21,6 +22,14 @@ inline std::string warp_number(const ir::AxisLayout& layout) {
 inline std::string warp_base(const ir::AxisLayout& layout) {
   if (layout.warps == 1) return "0";
   return fmt::format("{} * {}", warp_number(layout), layout.fragments * layout.fragment_size());
+}
+
+/// The address of a slot of a buffer.
+inline std::string chunk_base(const ir::Buffer& buffer, const std::string& slot) {
+  std::string text = "shared";
+  if (buffer.offset) text += fmt::format(" + {}", buffer.offset);
+  if (buffer.stages > 1) text += fmt::format(" + {} * {}", slot, buffer.slot_stride());
+  return text;
 }
 
 // Sums and multiples as a reader would write them: without zeros and ones.

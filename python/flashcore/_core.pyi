@@ -186,14 +186,11 @@ class DecodeChooser:
     @property
     def least_keys(self) -> int: ...
     def choose(
-        self, batch: int, heads: int, kv_heads: int, q_len: int, kv_len: int
+        self, batch: int, heads: int, q_len: int, kv_len: int
     ) -> tuple[str, int, bool] | None: ...
     def blocks(
-        self, batch: int, heads: int, kv_heads: int, q_len: int, kv_len: int, multiprocessors: int
+        self, batch: int, heads: int, q_len: int, kv_len: int, multiprocessors: int
     ) -> tuple[str, int, bool]: ...
-    def microseconds(
-        self, batch: int, heads: int, kv_heads: int, q_len: int, kv_len: int, multiprocessors: int
-    ) -> tuple[float, float]: ...
     def reachable(self, least_rows: int, most_rows: int) -> list[tuple[str, int, bool]]: ...
 
 def normal_spec(json: str) -> str: ...
@@ -238,7 +235,7 @@ def choose_with(
 def decode_choice_with(
     spec: str,
     target: str,
-    call: tuple[int, int, int, int, int],
+    problem: tuple[int, int, int, int],
     table: str,
     gpu: tuple[str, int, int],
 ) -> tuple[str, int, bool] | None: ...

@@ -90,12 +90,11 @@ class SplitProbe {
            std::int64_t splits) {
     const auto [batch, heads, q_len, kv_len] = problem;
     const AttentionSpec read = attention_spec_from_json(spec);
-    const DecodeCall call{batch, heads, read.kv_heads ? read.kv_heads : heads, q_len, kv_len};
     const DecodeBlocks own = blocks_named(blocks);
+    const std::int64_t keys = KeyRange(read).count(q_len, kv_len);
     launches_.push_back(
         {read, own,
-         decode_problem(read, KeyRange(read).count(q_len, kv_len), call, own, multiprocessors_),
-         splits});
+         decode_problem(read, own, {batch, heads, q_len, kv_len}, keys, multiprocessors_), splits});
   }
 
   [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
@@ -170,36 +169,31 @@ void bind_cost_model(py::module_& m) {
       "The schedule that a table of coefficients makes of a problem on a GPU.");
   m.def(
       "decode_choice_with",
-      [](const std::string& json, const std::string& target,
-         const std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>&
-             call,
+      [](const std::string& json, const std::string& target, const Numbers& problem,
          const std::string& table,
          const std::tuple<std::string, int, std::int64_t>& gpu) -> std::optional<NamedBlocks> {
         const auto [name, multiprocessors, l2_bytes] = gpu;
-        const auto [batch, heads, kv_heads, q_len, kv_len] = call;
+        const auto [batch, heads, q_len, kv_len] = problem;
         const DecodeChooser chooser(
             attention_spec_from_json(json), find_target(target),
             CostModel::find(target, {name, multiprocessors, l2_bytes}, table));
-        const auto blocks =
-            chooser.choose({batch, heads, kv_heads, q_len, kv_len}, multiprocessors);
+        const auto blocks = chooser.choose({batch, heads, q_len, kv_len}, multiprocessors);
         return blocks ? std::optional(named(*blocks)) : std::nullopt;
       },
-      py::arg("spec"), py::arg("target"), py::arg("call"), py::arg("table"), py::arg("gpu"),
-      "The blocks that a table makes of (batch, heads, kv_heads, q_len, kv_len), if keys are "
-      "split.");
+      py::arg("spec"), py::arg("target"), py::arg("problem"), py::arg("table"), py::arg("gpu"),
+      "The blocks that a table of coefficients makes of a problem, if its keys are split.");
   m.def(
       "explain_choice",
       [](const std::string& json, const std::string& target, const Numbers& problem) {
         const auto [batch, heads, q_len, kv_len] = problem;
         const AttentionSpec spec = attention_spec_from_json(json);
         const Target& of = find_target(target);
-        std::string text =
-            chooser_of(spec, of).explain(AttentionProblem{batch, heads, q_len, kv_len});
+        const AttentionProblem wanted{batch, heads, q_len, kv_len};
+        std::string text = chooser_of(spec, of).explain(wanted);
         const bool known = batch > 0 && heads > 0 && q_len > 0 && kv_len > 0;
         if (known && can_decode(spec, of))
           text += DecodeChooser(spec, of, cost_model_of(of))
-                      .explain({batch, heads, spec.kv_heads ? spec.kv_heads : heads, q_len, kv_len},
-                               multiprocessors_for_tables(of));
+                      .explain(wanted, multiprocessors_for_tables(of));
         return text;
       },
       py::arg("spec"), py::arg("target"), py::arg("problem"));

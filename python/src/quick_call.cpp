@@ -122,13 +122,12 @@ std::optional<DecodeBlocks> QuickCall::blocks_of(const TensorView& q, const Tens
   if (splits_ == nullptr || q.device < 0 || q.rank != 4 || k.rank != 4) return std::nullopt;
   const int rows = heads_first_ ? 2 : 1, heads = 3 - rows;
   if (k.shape[rows] < splits_->chooser().least_keys()) return std::nullopt;
-  const DecodeCall call{.batch = q.shape[0],
-                        .heads = q.shape[heads],
-                        .kv_heads = k.shape[heads],
-                        .q_len = q.shape[rows],
-                        .kv_len = k.shape[rows]};
+  const AttentionProblem problem{.batch = q.shape[0],
+                                 .heads = q.shape[heads],
+                                 .q_len = q.shape[rows],
+                                 .kv_len = k.shape[rows]};
   const int multiprocessors = multiprocessors_of(Driver::get(), q.device);
-  return splits_->chooser().choose(call, multiprocessors, dispatch_->chooser());
+  return splits_->chooser().choose(problem, multiprocessors, dispatch_->chooser());
 }
 
 void QuickCall::launch_split(const SplitModules::Entry& entry, py::handle q,

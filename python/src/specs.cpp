@@ -113,32 +113,23 @@ void bind_specs(py::module_& m) {
       .def_property_readonly("least_keys", &DecodeChooser::least_keys)
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
-               std::int64_t kv_heads, std::int64_t q_len,
-               std::int64_t kv_len) -> std::optional<NamedBlocks> {
+               std::int64_t q_len, std::int64_t kv_len) -> std::optional<NamedBlocks> {
              const auto blocks =
-                 chooser.choose({batch, heads, kv_heads, q_len, kv_len}, own_multiprocessors());
+                 chooser.choose({batch, heads, q_len, kv_len}, own_multiprocessors());
              return blocks ? std::optional(named(*blocks)) : std::nullopt;
            })
       .def("blocks",
-           [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
-               std::int64_t kv_heads, std::int64_t q_len, std::int64_t kv_len,
-               std::int64_t multiprocessors) {
-             return named(chooser.blocks({batch, heads, kv_heads, q_len, kv_len}, multiprocessors));
+           [](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
+              std::int64_t q_len, std::int64_t kv_len, std::int64_t multiprocessors) {
+             return named(chooser.fastest({batch, heads, q_len, kv_len}, multiprocessors).blocks);
            })
       .def("reachable",
-           [=](const DecodeChooser& chooser, std::int64_t least_rows, std::int64_t most_rows) {
+           [](const DecodeChooser& chooser, std::int64_t least_rows, std::int64_t most_rows) {
              std::vector<NamedBlocks> found;
              for (const DecodeBlocks& blocks : chooser.reachable(least_rows, most_rows))
                found.push_back(named(blocks));
              return found;
-           })
-      .def("microseconds", [](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
-                              std::int64_t kv_heads, std::int64_t q_len, std::int64_t kv_len,
-                              std::int64_t multiprocessors) {
-        const DecodeCall call{batch, heads, kv_heads, q_len, kv_len};
-        return std::pair(chooser.split_microseconds(call, multiprocessors),
-                         chooser.whole_microseconds(call, multiprocessors));
-      });
+           });
   py::class_<SplitModules>(m, "SplitModules")
       .def(py::init<std::shared_ptr<DecodeChooser>>(), py::arg("chooser"))
       .def("add", &SplitModules::add, py::arg("blocks"), py::arg("module"), py::arg("order"));

@@ -150,9 +150,10 @@ TableEntry read_entry(const Json& json) {
     if (json.contains(name)) value = json[name];
   if (json.contains("products")) kind["products"] = json["products"];
   if (kind["head_dim_v"].is_null()) kind["head_dim_v"] = kind["head_dim"];
-  const auto length = [&](const char* field) -> std::optional<std::int64_t> {
-    if (!json.contains(field) || !json[field].is_number_integer()) return std::nullopt;
-    return json[field].get<std::int64_t>();
+  const auto length = [&](const char* field) {
+    if (!json.contains(field) || !json[field].is_number_integer()) return Winner::any;
+    const auto number = json[field].get<std::int64_t>();
+    return number > 0 && class_of(number) == number ? number : Winner::none;
   };
   return {std::move(kind),
           {.heads = length("heads"),
@@ -203,11 +204,11 @@ std::vector<Winner> winners_for(const AttentionSpec& spec, const Target& target,
   return winners;
 }
 
-/// Whether one of these lengths is in the class whose greatest length is given, or in any without one.
-bool in_class(std::optional<std::int64_t> greatest, const LengthRange& lengths) {
-  if (!greatest) return true;
-  if (*greatest <= 0 || class_of(*greatest) != *greatest || lengths.least > *greatest) return false;
-  return class_of(std::max<std::int64_t>(1, std::min(lengths.most, *greatest))) == *greatest;
+/// Whether one of these lengths is in the class whose greatest length is given.
+bool in_class(std::int64_t greatest, const LengthRange& lengths) {
+  if (greatest == Winner::any) return true;
+  if (greatest == Winner::none || lengths.least > greatest) return false;
+  return class_of(std::max<std::int64_t>(1, std::min(lengths.most, greatest))) == greatest;
 }
 
 }  // namespace
@@ -221,13 +222,6 @@ std::string winner_key(const AttentionSpec& spec, const Target& target, int mult
   key["kv_len"] = length_class(problem.kv_len);
   key["blocks"] = block_classes[block_class(problem, multiprocessors)];
   return key.dump();
-}
-
-AttentionProblem Winner::largest_problem() const {
-  return {.batch = heads ? 1 : 0,
-          .heads = heads.value_or(0),
-          .q_len = q_len.value_or(0),
-          .kv_len = kv_len.value_or(0)};
 }
 
 bool Winner::may_be_for(const AttentionProblems& problems) const {
@@ -251,12 +245,10 @@ Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int mu
 std::size_t Winners::find(const AttentionProblem& problem) const {
   if (winners_.empty()) return 0;
   const std::size_t blocks = block_class(problem, multiprocessors_);
-  constexpr std::int64_t unknown = 0;
-  const auto class_if_known = [](std::int64_t length) {
-    return length > 0 ? class_of(length) : unknown;
-  };
-  const auto fits = [](const std::optional<std::int64_t>& greatest, std::int64_t own) {
-    return !greatest || (own != unknown && *greatest == own);
+  // What is not known of a problem is in no class.
+  const auto class_if_known = [](std::int64_t length) { return length > 0 ? class_of(length) : 0; };
+  const auto fits = [](std::int64_t greatest, std::int64_t own) {
+    return greatest == Winner::any || greatest == own;
   };
   const std::int64_t heads = class_if_known(problem.batch * problem.heads),
                      q_len = class_if_known(problem.q_len), kv_len = class_if_known(problem.kv_len);

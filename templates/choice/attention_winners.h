@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,12 +35,15 @@ std::string winner_key(const AttentionSpec& spec, const Target& target, int mult
 
 /// A schedule, and the problems of its spec that it is for.
 struct Winner {
-  std::optional<std::int64_t> heads, q_len, kv_len;  ///< the greatest of their classes
-  std::size_t blocks = 0;                            ///< the number of their class
+  static constexpr std::int64_t any = 0, none = -1;     ///< none: of a number that ends no class
+  std::int64_t heads = any, q_len = any, kv_len = any;  ///< the greatest of their classes
+  std::size_t blocks = 0;                               ///< the number of their class
   Schedule schedule;
 
-  /// The largest problem that it is for, 0 where any number is meant.
-  [[nodiscard]] AttentionProblem largest_problem() const;
+  /// The largest problem that it is for; what may be any number is not known.
+  [[nodiscard]] AttentionProblem largest_problem() const {
+    return {.batch = heads == any ? 0 : 1, .heads = heads, .q_len = q_len, .kv_len = kv_len};
+  }
   /// Whether it may be for some problem of the range.
   [[nodiscard]] bool may_be_for(const AttentionProblems& problems) const;
 };

@@ -19,57 +19,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The coefficients of each struct, those that have one for each of measured_dims behind the others.
-template <class Visit>
-void for_each_field(GpuCosts& c, const Visit& visit) {
-  visit("bytes_per_us", c.bytes_per_us);
-  visit("cluster_share", c.cluster_share);
-  visit("scan_us", c.scan_us);
-  visit("score_operation_us", c.score_operation_us);
-}
-template <class Visit>
-void for_each_field(ChoiceProperties& c, const Visit& visit) {
-  visit("tie_share", c.tie_share);
-  visit("split_gain", c.split_gain);
-  visit("least_split_keys", c.least_split_keys);
-  visit("split_waves", c.split_waves);
-  visit("two_heads_waves", c.two_heads_waves);
-  visit("paged_share", c.paged_share);
-  visit("own_element_us", c.own_element_us);
-  visit("l2_share", c.l2_share);
-  visit("reread_share", c.reread_share);
-  visit("dynamic_us", c.dynamic_us);
-  visit("staged_us", c.staged_us);
-  visit("tail", c.tail);
-}
-template <class Visit>
-void for_each_field(FamilyCosts& c, const Visit& visit) {
-  visit("launch_us", c.launch_us);
-  visit("spread_us", c.spread_us);
-  visit("fill_share", c.fill_share);
-  visit("stall_share", c.stall_share);
-  visit("iteration_us", c.iteration_us);
-  visit("contention", c.contention);
-  visit("mask_us", c.mask_us);
-  visit("split_us", c.split_us);
-  visit("split_dim_us", c.split_dim_us);
-  visit("block_us", c.block_us);
-  visit("columns_us", c.columns_us);
-  visit("row_share", c.row_share);
-}
-template <class Visit>
-void for_each_field(DecodeCosts& c, const Visit& visit) {
-  visit("launch_us", c.launch_us);
-  visit("block_us", c.block_us);
-  visit("lone_share", c.lone_share);
-  visit("read_factor", c.read_factor);
-  visit("stall_share", c.stall_share);
-  visit("split_us", c.split_us);
-  visit("partial_us", c.partial_us);
-  visit("row_us", c.row_us);
-  visit("tiled_row_us", c.tiled_row_us);
-  visit("columns_us", c.columns_us);
-}
+// What tables call the coefficients of a struct is what its fields are called; those that have one for
+// each of measured_dims stand behind the others.
+#define FLASHCORE_VISIT_FIELD(field) visit(#field, costs.field);
+#define FLASHCORE_COST_FIELDS(Costs, ...)                                         \
+  template <class Visit>                                                          \
+  void for_each_field(Costs& costs, const Visit& visit) {                         \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(FLASHCORE_VISIT_FIELD, __VA_ARGS__)) \
+  }
+FLASHCORE_COST_FIELDS(GpuCosts, bytes_per_us, cluster_share, scan_us, score_operation_us)
+FLASHCORE_COST_FIELDS(ChoiceProperties, tie_share, split_gain, least_split_keys, split_waves,
+                      two_heads_waves, paged_share, own_element_us, l2_share, reread_share,
+                      dynamic_us, staged_us, tail)
+FLASHCORE_COST_FIELDS(FamilyCosts, launch_us, spread_us, fill_share, stall_share, iteration_us,
+                      contention, mask_us, split_us, split_dim_us, block_us, columns_us, row_share)
+FLASHCORE_COST_FIELDS(DecodeCosts, launch_us, block_us, lone_share, read_factor, stall_share,
+                      split_us, partial_us, row_us, tiled_row_us, columns_us)
 
 /// Blocks of decoding, by their rows and how many; every table has them.
 constexpr std::string_view decode_families[]{
@@ -170,21 +135,18 @@ template CostNames names_of_costs<DecodeCosts>();
 
 template <class Costs>
 Costs costs_from(std::span<const double> numbers) {
+  const CostNames names = names_of_costs<Costs>();
+  const std::size_t meant = names.numbers.size() + names.by_dim.size() * std::size(measured_dims);
+  if (numbers.size() != meant)
+    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), meant));
   Costs costs;
-  std::size_t used = 0;
-  const auto next = [&] {
-    if (used == numbers.size())
-      throw InternalError(fmt::format("{} coefficients, where more are meant", used));
-    return numbers[used++];
-  };
+  auto next = numbers.begin();
   for_each_field(costs, [&](const char*, auto& field) {
     if constexpr (std::is_same_v<decltype(field), double&>)
-      field = next();
+      field = *next++;
     else
-      for ([[maybe_unused]] const int dim : measured_dims) field.push_back(next());
+      for ([[maybe_unused]] const int dim : measured_dims) field.push_back(*next++);
   });
-  if (used != numbers.size())
-    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), used));
   return costs;
 }
 template FamilyCosts costs_from(std::span<const double> numbers);

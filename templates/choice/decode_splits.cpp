@@ -96,6 +96,18 @@ std::int64_t cost_of_any(const DecodeProblem& problem, const SplitCosts& costs) 
 
 }  // namespace
 
+DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
+                             const AttentionProblem& problem, std::int64_t keys,
+                             std::int64_t multiprocessors) {
+  const int packed_heads = blocks.rows == DecodeRows::of_head ? 1 : spec.group();
+  return {.batch = problem.batch,
+          .heads = problem.heads / packed_heads,
+          .row_tiles = quotient_up(problem.q_len * packed_heads, blocks.row_tile),
+          .keys = keys,
+          .rows = problem.batch * problem.heads * problem.q_len,
+          .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
+}
+
 std::string decode_family(const DecodeBlocks& blocks) {
   const int tile = blocks.row_tile;
   if (blocks.rows == DecodeRows::packed_in_registers) return "packed_in_registers/128";

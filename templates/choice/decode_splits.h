@@ -6,6 +6,7 @@
 #include <string>
 
 #include "templates/attention_decode.h"
+#include "templates/attention_problem.h"
 #include "templates/choice/cost_coefficients.h"
 #include "templates/whole_numbers.h"
 
@@ -49,6 +50,11 @@ struct DecodeBlocks {
   bool combines_tiles = false;
   bool operator==(const DecodeBlocks&) const = default;
 };
+/// What decides how many splits are best for a problem with these blocks, of which some row sees so many
+/// keys (KeyRange).
+DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
+                             const AttentionProblem& problem, std::int64_t keys,
+                             std::int64_t multiprocessors);
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
 /// `paged_share` is that of ChoiceProperties where keys come through pages, else 0.

@@ -2,7 +2,6 @@
 // twice the shared memory of 16-bit elements and more instructions, and for wide heads, whose output
 // fills the registers. Rules count what a block takes; they know no names of targets.
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <span>
 
@@ -47,9 +46,9 @@ constexpr BlockTiles wide_tiles[] = {
     {32, 32, 2, 2, 1, 1}, {32, 16, 2, 1, 1, 1}, {16, 32, 1, 2, 1, 1},
 };
 
-bool fit_in_shared(const BlockTiles& tiles, const Target& target, int bytes) {
+bool fit_in_shared(const Target& target, int blocks, int bytes) {
   return bytes <= target.shared_per_block &&
-         tiles.blocks * (bytes + target.shared_reserved) <= target.shared_per_processor;
+         blocks * (bytes + target.shared_reserved) <= target.shared_per_processor;
 }
 
 Schedule schedule_of(const BlockTiles& tiles, const AttentionSpec& spec) {
@@ -63,17 +62,13 @@ Schedule schedule_of(const BlockTiles& tiles, const AttentionSpec& spec) {
   return s;
 }
 
-/// A schedule for each of the tiles that fit, in their order; where none does, for the last: `bytes_of`
-/// and `registers_of` say what tiles take of a block's shared memory and of a thread's registers.
+/// A schedule for each of the tiles that fit, in their order; where none does, for the last.
+template <class Fits>
 std::vector<Schedule> fitting_schedules(std::span<const BlockTiles> candidates,
-                                        const AttentionSpec& spec, const Target& target,
-                                        int most_registers,
-                                        const std::function<int(const BlockTiles&)>& bytes_of,
-                                        const std::function<int(const BlockTiles&)>& registers_of) {
+                                        const AttentionSpec& spec, const Fits& fits) {
   std::vector<Schedule> schedules;
   for (const BlockTiles& tiles : candidates)
-    if (fit_in_shared(tiles, target, bytes_of(tiles)) && registers_of(tiles) <= most_registers)
-      schedules.push_back(schedule_of(tiles, spec));
+    if (fits(tiles)) schedules.push_back(schedule_of(tiles, spec));
   if (schedules.empty()) schedules.push_back(schedule_of(candidates.back(), spec));
   return schedules;
 }
@@ -93,19 +88,20 @@ int divided_columns(const AttentionSpec& spec, const BlockTiles& tiles) {
 std::vector<Schedule> tf32_schedules(const AttentionSpec& spec, const Target& target) {
   constexpr int all_registers = 65536, others = 60;  // for addresses, operands and row maxima
   const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
-  std::vector<Schedule> schedules;
-  for (const BlockTiles& tiles : tf32_tiles) {
-    const auto fits = [&](int stages) {
-      return fit_in_shared(tiles, target, 4 * (tiles.rows * d + stages * tiles.cols * (d + dv)));
-    };
+  const auto bytes_of = [&](int rows, int cols, int stages) {
+    return 4 * (rows * d + stages * cols * (d + dv));
+  };
+  const auto fits = [&](const BlockTiles& tiles) {
     // The output and the scores.
     const int registers = tiles.rows * (dv + tiles.cols) / tiles.threads() + others;
-    const int most =
-        std::min(target.registers_per_thread, all_registers / (tiles.threads() * tiles.blocks));
-    const bool last = &tiles == std::end(tf32_tiles) - 1;
-    if (!last && (!fits(1) || registers > most)) continue;
-    Schedule& s = schedules.emplace_back(schedule_of(tiles, spec));
-    s.stages = fits(2) ? 2 : 1;
+    return registers <= std::min(target.registers_per_thread,
+                                 all_registers / (tiles.threads() * tiles.blocks)) &&
+           fit_in_shared(target, tiles.blocks, bytes_of(tiles.rows, tiles.cols, 1));
+  };
+  std::vector<Schedule> schedules = fitting_schedules(tf32_tiles, spec, fits);
+  for (Schedule& s : schedules) {
+    const int bytes = bytes_of(s.tiles["rows"], s.tiles["cols"], 2);
+    s.stages = fit_in_shared(target, s.blocks_per_processor, bytes) ? 2 : 1;
     if (!target.async_copy) s.copy = CopyInstruction::vector;
   }
   return schedules;
@@ -118,20 +114,18 @@ bool is_wide(const AttentionSpec& spec) { return std::max(spec.head_dim, spec.va
 std::vector<Schedule> wide_schedules(const AttentionSpec& spec, const Target& target) {
   constexpr int most_registers = 176;  // the others hold addresses, operands and row maxima
   const int d = round_up(spec.head_dim), size = size_of(spec.dtype);
-  // The query, one tile of keys and one of values, the probabilities, which go through shared memory
-  // because every warp multiplies all of them, and a row maximum of every warp along the columns.
-  const auto bytes_of = [&](const BlockTiles& tiles) {
+  const auto fits = [&](const BlockTiles& tiles) {
     const int dv = divided_columns(spec, tiles);
-    return buffer(size, tiles.rows, d) + buffer(size, tiles.cols, d) +
-           buffer(size, tiles.cols, dv) + buffer(size, tiles.rows, tiles.cols) +
-           4 * tiles.rows * tiles.warps_n;
+    // The query, one tile of keys and one of values, the probabilities, which go through shared memory
+    // because every warp multiplies all of them, and a row maximum of every warp along the columns.
+    const int bytes = buffer(size, tiles.rows, d) + buffer(size, tiles.cols, d) +
+                      buffer(size, tiles.cols, dv) + buffer(size, tiles.rows, tiles.cols) +
+                      4 * tiles.rows * tiles.warps_n;
+    // The output and the scores.
+    const int registers = tiles.rows * (dv + tiles.cols) / tiles.threads();
+    return registers <= most_registers && fit_in_shared(target, tiles.blocks, bytes);
   };
-  // The output and the scores.
-  const auto registers_of = [&](const BlockTiles& tiles) {
-    return tiles.rows * (divided_columns(spec, tiles) + tiles.cols) / tiles.threads();
-  };
-  std::vector<Schedule> schedules =
-      fitting_schedules(wide_tiles, spec, target, most_registers, bytes_of, registers_of);
+  std::vector<Schedule> schedules = fitting_schedules(wide_tiles, spec, fits);
   for (Schedule& s : schedules) s.product_split = ProductSplit::columns;
   return schedules;
 }
@@ -150,18 +144,16 @@ std::vector<Schedule> float_schedules(const AttentionSpec& spec, const Target& t
 std::vector<Schedule> split_schedules(const AttentionSpec& spec, const Target& target) {
   constexpr int most_registers = 184;  // the others hold addresses, operands and row maxima
   const int d = round_up(spec.head_dim);
-  const auto bytes_of = [&](const BlockTiles& tiles) {
+  const auto fits = [&](const BlockTiles& tiles) {
+    const int dv = divided_columns(spec, tiles);
     const int weights = tiles.warps_n > 1 ? buffers_of_parts(tiles.rows, tiles.cols) + 1024 : 0;
-    return buffers_of_parts(tiles.rows, d) +
-           buffers_of_parts(tiles.cols, std::max(d, divided_columns(spec, tiles))) + weights;
+    const int bytes =
+        buffers_of_parts(tiles.rows, d) + buffers_of_parts(tiles.cols, std::max(d, dv)) + weights;
+    // The output, what a tile adds to it, and the scores or their parts.
+    const int registers = tiles.rows * (2 * dv + tiles.cols * parts / 2) / tiles.threads();
+    return registers <= most_registers && fit_in_shared(target, tiles.blocks, bytes);
   };
-  // The output, what a tile adds to it, and the scores or their parts.
-  const auto registers_of = [&](const BlockTiles& tiles) {
-    return tiles.rows * (2 * divided_columns(spec, tiles) + tiles.cols * parts / 2) /
-           tiles.threads();
-  };
-  std::vector<Schedule> schedules =
-      fitting_schedules(split_tiles, spec, target, most_registers, bytes_of, registers_of);
+  std::vector<Schedule> schedules = fitting_schedules(split_tiles, spec, fits);
   for (Schedule& s : schedules) {
     s.product_split = ProductSplit::columns;
     if (!target.async_copy) s.copy = CopyInstruction::vector;
@@ -176,17 +168,15 @@ std::vector<std::vector<Schedule>> attention_in_parts_schedules(const AttentionS
   constexpr int barriers = 512, most_registers = 216;  // the others hold addresses and row maxima
   const int d = round_up(spec.head_dim), dv = round_up(value_columns(spec)),
             halves = halves_values(spec) ? 2 : 1;
-  const auto bytes_of = [&](const BlockTiles& tiles) {
-    return buffers_of_parts(tiles.rows, d) + barriers +
-           tiles.stages *
-               (buffers_of_parts(tiles.cols, d) + halves * buffers_of_parts(tiles.cols, dv));
+  const auto fits = [&](const BlockTiles& tiles) {
+    const int bytes = buffers_of_parts(tiles.rows, d) + barriers +
+                      tiles.stages * (buffers_of_parts(tiles.cols, d) +
+                                      halves * buffers_of_parts(tiles.cols, dv));
+    // The output, what a tile adds to it, and the scores or their parts.
+    const int registers = ((halves + 1) * dv + tiles.cols * parts / 2) / 2;
+    return registers <= most_registers && fit_in_shared(target, tiles.blocks, bytes);
   };
-  // The output, what a tile adds to it, and the scores or their parts.
-  const auto registers_of = [&](const BlockTiles& tiles) {
-    return ((halves + 1) * dv + tiles.cols * parts / 2) / 2;
-  };
-  std::vector<Schedule> attention =
-      fitting_schedules(tiles_in_parts, spec, target, most_registers, bytes_of, registers_of);
+  std::vector<Schedule> attention = fitting_schedules(tiles_in_parts, spec, fits);
   for (Schedule& s : attention) {
     s.instruction = Instruction::wgmma;
     s.copy = CopyInstruction::tma;

@@ -3,6 +3,7 @@
 // tried besides.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "templates/schedules/schedule_lists.h"
 #include "templates/schedules/schedule_parts.h"
@@ -162,17 +163,12 @@ Schedule large(const Traits& traits, int rows, int cols) {
   }
   if (traits.widest > 112 && s.peel_masks) s.staged_stores = false;
   if (s.persistent) fetch_ahead(traits, s);
-  if (!traits.masked) {
-    // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
-    s.sums_by_products = s.persistent && traits.widest <= 64 && !traits.loads &&
-                         (traits.plain || (traits.score.softcap && !traits.softcap_with_maximum));
-    return s;
-  }
-  if (traits.widest <= 64) {
-    s.sums_by_products =
-        s.persistent && traits.score.softcap && !traits.softcap_with_maximum && !traits.loads;
-    if (traits.by_position && traits.mask.divides()) s.staged_stores = false;
-  }
+  // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
+  s.sums_by_products =
+      s.persistent && traits.widest <= 64 && !traits.loads &&
+      ((traits.plain && !traits.masked) || (traits.score.softcap && !traits.softcap_with_maximum));
+  if (!traits.masked) return s;
+  if (traits.widest <= 64 && traits.by_position && traits.mask.divides()) s.staged_stores = false;
   if (!s.persistent) {
     if (traits.widest > 64 && traits.scanned && !traits.ragged) s.staged_stores = false;
     return s;
@@ -256,20 +252,24 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(std::move(s));
 }
 
+/// With as many key columns as shared memory has room for: fewer by a multiple of `step`.
+void add_narrowed(const Traits& traits, Schedule s, int step, std::vector<Schedule>& to) {
+  while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > step) s.tiles["cols"] -= step;
+  if (tile_bytes(traits, s) > shared_bytes) return;
+  if (s.persistent)
+    add_with_schedulers(traits, s, to);
+  else
+    add_with_scan(traits, std::move(s), to);
+}
+
 void add_large(const Traits& traits, std::vector<Schedule>& to) {
   // Boxes of conditions, which are bytes, have 32 columns or a multiple.
   const int step = traits.mask.loaded_elements() ? 32 : 16;
-  const auto add = [&](int rows, int most) {
-    const int cols = most / step * step;
+  const auto add = [&](int rows, int cols) {
     for (const bool ping_pong : ways_of_issuing(traits)) {
-      Schedule s = large(traits, rows, cols);
+      Schedule s = large(traits, rows, cols / step * step);
       s.ping_pong = ping_pong;
-      while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > step)
-        s.tiles["cols"] -= step;
-      if (s.persistent)
-        add_with_schedulers(traits, s, to);
-      else
-        add_with_scan(traits, s, to);
+      add_narrowed(traits, std::move(s), step, to);
     }
   };
   const int cols = columns_of_two_warpgroups(traits);
@@ -340,12 +340,7 @@ void add_wide(const Traits& traits, std::vector<Schedule>& to) {
   s.rescale_before_product = !divided || !traits.masked;
   s.staged_stores = divided || !s.persistent;
   s.descending = !traits.masked;
-  while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > 16) s.tiles["cols"] -= 16;
-  if (tile_bytes(traits, s) > shared_bytes) return;
-  if (s.persistent)
-    add_with_schedulers(traits, s, to);
-  else
-    add_with_scan(traits, s, to);
+  add_narrowed(traits, std::move(s), 16, to);
 }
 
 }  // namespace

@@ -179,14 +179,14 @@ def test_a_table_that_is_none_is_refused(text, why):
 
 def test_a_table_decides_which_calls_are_split():
     """Of the unsplit kernel and of splits it has the times."""
-    call = 1, 32, 8, 1, 32768
+    problem = 1, 32, 1, 32768
     spec = fc.AttentionSpec(head_dim=128, heads=32, kv_heads=8).to_json()
 
     def chosen(slow):
         entry = made_up()
         for family in entry[slow].values():
             family["launch_us"] += 1e4
-        return _core.decode_choice_with(spec, TARGET, call, json.dumps([entry]), GPU)
+        return _core.decode_choice_with(spec, TARGET, problem, json.dumps([entry]), GPU)
 
     assert chosen("families") == ("packed", 16, False)
     assert chosen("decoding") is None
@@ -202,7 +202,7 @@ def test_a_table_may_say_how_far_predictions_are_trusted():
         if not properties:
             del entry["properties"]
         table = json.dumps([entry])
-        return _core.decode_choice_with(spec, TARGET, (1, 32, 8, 1, keys), table, GPU) is not None
+        return _core.decode_choice_with(spec, TARGET, (1, 32, 1, keys), table, GPU) is not None
 
     assert splits()
     assert not splits(split_gain=1000)

@@ -21,7 +21,7 @@ def split_call(kernel, q, k, v, *, with_lse=True, lengths=(), multiprocessors=H2
     at = 2 if kernel.spec.layout == "bhsd" else 1
     lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
     every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
-    numbers = q.shape[0], q.shape[3 - at], k.shape[3 - at], q.shape[at], k.shape[at]
+    numbers = q.shape[0], q.shape[3 - at], q.shape[at], k.shape[at]
     blocks = kernel._modules.chooser.blocks(*numbers, multiprocessors)
     assert kernel._modules.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
     return out, lse if with_lse else None
@@ -173,14 +173,14 @@ def test_which_calls_take_it(gpu):
     assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
     assert takes(kernel, (3, 8, 16, 64), (3, 2, 4096, 64))
     assert not takes(kernel, (1, 8, 1, 64), (1, 2, 700, 64))
-    assert gpu == [(1, 8, 2, 1, 4096), (3, 8, 2, 16, 4096), (1, 8, 2, 1, 700)]
+    assert gpu == [(1, 8, 1, 4096), (3, 8, 16, 4096), (1, 8, 1, 700)]
     assert not takes(kernel, (1, 8, 1, 64), (1, 2, 500, 64))
     assert len(gpu) == 3  # that was not worth a question
     assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
-    assert gpu[-1] == (1, 8, 8, 1, 4096)
+    assert gpu[-1] == (1, 8, 1, 4096)
     packed = shipped(head_dim=64, layout="thd")._modules
     assert packed.choose(OnGpu(12, 4, 64), OnGpu(40000, 4, 64), 8) is not None
-    assert gpu[-1] == (8, 4, 4, 2, 5000)
+    assert gpu[-1] == (8, 4, 2, 5000)
 
 
 def test_specs_that_are_never_split():

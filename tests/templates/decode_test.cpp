@@ -380,7 +380,7 @@ bool pays(std::int64_t batch, int heads, int kv_heads, std::int64_t q_len, std::
   AttentionSpec spec = grouped(128, heads, kv_heads);
   spec.mask = mask;
   const DecodeChooser chooser(spec, target);
-  return chooser.choose({batch, heads, kv_heads, q_len, kv_len}, h200).has_value();
+  return chooser.choose({batch, heads, q_len, kv_len}, h200).has_value();
 }
 
 TEST(SplittingPays, WhereItWasMeasuredFaster) {
@@ -411,7 +411,7 @@ TEST(SplittingPays, WhereItWasMeasuredFaster) {
 TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
   const auto blocks = [](int heads, int kv_heads, int q_len) {
     const DecodeChooser chooser(grouped(128, heads, kv_heads), hopper());
-    return chooser.blocks({1, heads, kv_heads, q_len, 32768}, h200);
+    return chooser.fastest({1, heads, q_len, 32768}, h200).blocks;
   };
   using Rows = DecodeRows;
   EXPECT_EQ(blocks(32, 8, 1), (DecodeBlocks{Rows::packed, 16, false}));
@@ -432,7 +432,7 @@ TEST(DecodeChooser, ListsWhatCallsCanHave) {
     for (int q_len = 1; q_len <= 3000; ++q_len)
       for (const int batch : {1, 50})
         EXPECT_NE(std::find(listed.begin(), listed.end(),
-                            chooser.blocks({batch, 8 * group, 8, q_len, 4096}, h200)),
+                            chooser.fastest({batch, 8 * group, q_len, 4096}, h200).blocks),
                   listed.end())
             << group << " " << q_len;
   }

@@ -34,7 +34,7 @@ class Decoding(CallModules[Blocks]):
         return cls(spec, target, launches, captured)
 
     def _choose(self, batch: int, heads: int, kv_heads: int, rows: int, keys: int) -> Blocks | None:
-        return self.chooser.choose(batch, heads, kv_heads, rows, keys)
+        return self.chooser.choose(batch, heads, rows, keys)
 
     def _reachable(self, least_rows: int, most_rows: int) -> Iterable[Blocks]:
         return self.chooser.reachable(least_rows, most_rows)

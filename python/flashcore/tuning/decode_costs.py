@@ -53,9 +53,7 @@ def may_split(spec: AttentionSpec, found: Measurements, problem: Problem) -> boo
 
 def chosen_blocks(spec: AttentionSpec, target: str, problem: Problem) -> Blocks | None:
     """Those of a call; None where its keys are left whole."""
-    batch, heads, q_len, kv_len = problem
-    chooser = _core.DecodeChooser(spec.to_json(), target)
-    return chooser.choose(batch, heads, spec.kv_heads or heads, q_len, kv_len)
+    return _core.DecodeChooser(spec.to_json(), target).choose(*problem)
 
 
 def draw_split_problem(rng: random.Random, spec: AttentionSpec, found: Measurements) -> Problem:

@@ -5,8 +5,8 @@
 
 #include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/text/kernel_text.h"
 
 namespace flashcore {
 
@@ -14,14 +14,15 @@ using namespace ir;
 
 namespace {
 
-/// Dimensions whose stride is a parameter: all but the last, where unit stride is not promised all.
-std::size_t stride_count(const Tensor& tensor) {
-  return tensor.dims.size() - (tensor.has_last_stride() || tensor.dims.empty() ? 0 : 1);
+/// The number of a scalar parameter; -1 where none has the name.
+int scalar_named(const Function& f, const std::string& name) {
+  const auto found = std::ranges::find(f.parameters, name, &Parameter::name);
+  return found == f.parameters.end() ? -1 : static_cast<int>(found - f.parameters.begin());
 }
 
 }  // namespace
 
-void KernelText::collect_arguments() {
+void KernelPrinter::collect_arguments() {
   source_.name = f_.name;
   source_.entry = entry_name(f_.name);
   source_.threads = schedule_.threads();
@@ -33,8 +34,9 @@ void KernelText::collect_arguments() {
     for (int end : {buffer.offset + buffer.bytes(), buffer.full + 8 * buffer.stages,
                     buffer.empty + 8 * buffer.stages})
       source_.shared_bytes = std::max(source_.shared_bytes, end);
-  source_.persistent =
-      has_tile_loop(TileScheduler::dynamic) || has_tile_loop(TileScheduler::serpentine);
+  source_.persistent = any_op(f_, f_.body, [](const Op& op) {
+    return op.code == OpCode::tile_loop && op.scheduler != TileScheduler::consecutive;
+  });
   source_.flat_grid = f_.flat_grid;
   for (const OpId id : f_[f_.body].ops)
     source_.waits_for_kernels |= f_[id].code == OpCode::wait_for_kernels;
@@ -47,7 +49,7 @@ void KernelText::collect_arguments() {
     source_.scalars.push_back({parameter.name, parameter.dtype, parameter.positive});
   for (const Axis& axis : f_.axes)
     if (!axis.longest.empty())
-      source_.scalars[static_cast<std::size_t>(scalar_named(axis.longest))].is_length = true;
+      source_.scalars[static_cast<std::size_t>(scalar_named(f_, axis.longest))].is_length = true;
   const auto add_extent = [&](const Extent& extent) {
     auto& known = source_.extents;
     if (!extent.is_static() && std::find(known.begin(), known.end(), extent.name) == known.end())
@@ -59,13 +61,7 @@ void KernelText::collect_arguments() {
     for (const Extent& dim : tensor.dims) add_extent(dim);
 }
 
-int KernelText::scalar_named(const std::string& name) const {
-  for (std::size_t i = 0; i < f_.parameters.size(); ++i)
-    if (f_.parameters[i].name == name) return static_cast<int>(i);
-  return -1;
-}
-
-void KernelText::print_parameters() {
+void KernelPrinter::print_parameters() {
   out_.line("struct Parameters {{");
   Writer::Scope scope(out_, "};");
   std::string strides;  // of one tensor, on one line
@@ -100,16 +96,16 @@ void KernelText::print_parameters() {
   }
 }
 
-std::string KernelText::stride(TensorId tensor, std::size_t dim) const {
-  if (dim >= stride_count(f_[tensor])) return "1";
-  return fields_.stride(tensor, dim);
+/// The length of the longest segment of a ragged axis, as a launch says it; empty if none does.
+std::string KernelPrinter::longest_segment(AxisId axis) const {
+  const int scalar = scalar_named(f_, f_[axis].longest);
+  return scalar < 0 ? "" : fields_.scalar(static_cast<std::size_t>(scalar));
 }
 
-std::string KernelText::blocks_along(AxisId id) const {
+std::string KernelPrinter::blocks_along(AxisId id) const {
   const Axis& axis = f_[id];
-  const int longest = scalar_named(axis.longest);
-  const std::string length =
-      longest < 0 ? extent_text(axis.extent) : fields_.scalar(static_cast<std::size_t>(longest));
+  const std::string longest = longest_segment(id),
+                    length = longest.empty() ? fields_.extent(axis.extent) : longest;
   if (axis.tile <= 1 && axis.kind == AxisKind::parallel) return length;
   if (axis.kind == AxisKind::parallel_tiles && axis.longest.empty() && axis.extent.is_static())
     return std::to_string((axis.extent.value + axis.tile - 1) / axis.tile);
@@ -117,7 +113,7 @@ std::string KernelText::blocks_along(AxisId id) const {
 }
 
 /// The number of a block along an axis, and where its tile, or its positions, begin.
-void KernelText::print_block_index(AxisId id, const std::string& index, bool needs_count) {
+void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool needs_count) {
   const Axis& axis = f_[id];
   const bool tiled = axis.kind == AxisKind::parallel_tiles, several = axis.tile > 1;
   const std::string name = names_.unique(tiled     ? axis.name + "_tile"
@@ -140,22 +136,22 @@ void KernelText::print_block_index(AxisId id, const std::string& index, bool nee
 }
 
 /// Where a tile of an axis begins.
-void KernelText::print_position(AxisId axis, const std::string& tile) {
+void KernelPrinter::print_position(AxisId axis, const std::string& tile) {
   begins_[axis.index] =
       constant("int", f_[axis].name + "_begin", fmt::format("{} * {}", tile, f_[axis].tile));
 }
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.
-void KernelText::print_grid() {
+void KernelPrinter::print_grid() {
   for (AxisId axis : f_.grid)
     source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
-                            scalar_named(f_[axis].longest)});
+                            scalar_named(f_, f_[axis].longest)});
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.
   std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
   if (source_.cluster > 1) {
-    print_cluster_rank();
+    cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
     dimensions[0] += fmt::format(" / {}", source_.cluster);
   }
   const std::size_t own = f_.flat_grid ? 0 : f_.grid.size() > 3 ? 2 : 3;
@@ -166,17 +162,7 @@ void KernelText::print_grid() {
   }
 }
 
-bool KernelText::has_tile_loop(TileScheduler scheduler) const {
-  return any_op(f_, f_.body, [&](const Op& op) {
-    return op.code == OpCode::tile_loop && op.scheduler == scheduler;
-  });
-}
-
-void KernelText::print_cluster_rank() {
-  cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
-}
-
-void KernelText::require_alignment(TensorId tensor, int bytes) {
+void KernelPrinter::require_alignment(TensorId tensor, int bytes) {
   int& alignment = source_.tensors[tensor.index].alignment;
   alignment = std::max(alignment, bytes);
 }

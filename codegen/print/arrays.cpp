@@ -3,15 +3,15 @@
 
 #include "codegen/analysis/register_interference.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/text/kernel_text.h"
 #include "dsl/error.h"
 
 namespace flashcore {
 
 using namespace ir;
 
-KernelText::Shape KernelText::shape_of(ValueId value) const {
+KernelPrinter::Shape KernelPrinter::shape_of(ValueId value) const {
   Shape shape{f_[value].type.axes, f_[value].layout.axes};
   // A block of fragments is one thing.
   if (f_[value].layout.space == Space::opaque)
@@ -26,13 +26,15 @@ KernelText::Shape KernelText::shape_of(ValueId value) const {
 }
 
 /// Gives a value its array, and declares that where it is the first to lie in it.
-void KernelText::declare(ValueId value, bool zero, const std::string& otherwise) {
+void KernelPrinter::declare(ValueId value, bool zero, const std::string& otherwise) {
   if (!f_[value].array) throw InternalError(fmt::format("no array for tile {}", label(value)));
   std::string& name = arrays_[f_[value].array];
   storage_[value.index] = name;
   if (!name.empty()) {
-    if (zero) fill(value, number(0, f_[value].type.dtype));
-    return;
+    if (!zero) return;
+    Writer::Scopes scopes;
+    const Cursor cursor = open_loops(shape_of(value), scopes);
+    return out_.line("{} = {};", element(value, cursor), number(0, f_[value].type.dtype));
   }
   const Shape shape = shape_of(value);
   storage_[value.index] = name = names_.unique(f_[value].name.empty() ? otherwise : f_[value].name);
@@ -56,15 +58,8 @@ void KernelText::declare(ValueId value, bool zero, const std::string& otherwise)
   }
 }
 
-/// Puts one text in the place of every element.
-void KernelText::fill(ValueId value, const std::string& text) {
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes);
-  out_.line("{} = {};", element(value, cursor), text);
-}
-
 /// Gives a value its array, and puts what another holds into it unless they share it.
-void KernelText::become(ValueId value, ValueId from) {
+void KernelPrinter::become(ValueId value, ValueId from) {
   const Op* made_by = f_.definition(from);
   const double* number = constant_of(f_, from);
   const bool source = made_by && kind_of(made_by->code) == OpKind::source;
@@ -77,9 +72,10 @@ void KernelText::become(ValueId value, ValueId from) {
   out_.line("{} = {};", element(value, cursor), element(from, cursor));
 }
 
-KernelText::Cursor KernelText::open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces) {
+KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scopes& scopes,
+                                                bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
-  Cursor cursor{.axes = shape.axes, .layouts = shape.layouts};
+  Cursor cursor{shape, {}, {}, {}};
   int slots = 1;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;
@@ -115,7 +111,7 @@ std::string lane_term(const AxisLayout& layout) {
 }  // namespace
 
 /// The part of a position that depends on the thread alone, once for every layout of every axis.
-void KernelText::declare_lane_offsets() {
+void KernelPrinter::declare_lane_offsets() {
   for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
     for (ValueId result : op.results) {
       const Value& v = f_[result];
@@ -134,13 +130,13 @@ void KernelText::declare_lane_offsets() {
   }
 }
 
-const std::string* KernelText::lane_offset_of(const LaneAxis& wanted) const {
+const std::string* KernelPrinter::lane_offset_of(const LaneAxis& wanted) const {
   for (const auto& [key, name] : lane_offsets_)
     if (key == wanted) return &name;
   return nullptr;
 }
 
-std::string KernelText::lane_offset(AxisId axis, const AxisLayout& layout) const {
+std::string KernelPrinter::lane_offset(AxisId axis, const AxisLayout& layout) const {
   if (const std::string* name = lane_offset_of({axis, layout})) return *name;
   throw InternalError(fmt::format("no layout for {} in shared memory", f_[axis].name));
 }

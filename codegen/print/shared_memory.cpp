@@ -3,19 +3,60 @@
 #include "codegen/analysis/register_interference.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/visit.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/transfers/tile_mover.h"
 #include "dsl/error.h"
 
 namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+/// What products in flight read: beside their sums a loop has no registers for the places of a
+/// thread.
+bool is_operand_in_flight(const Function& f, const Op& convert) {
+  return any_op(f, f.body, [&](const Op& op) {
+    return op.code == OpCode::dot && op.issued &&
+           (tile_in_shared(f, op.operands[0]) == convert.results[0] ||
+            tile_in_shared(f, op.operands[1]) == convert.results[0]);
+  });
+}
+
+/// Of an f32 tile in the layout of a product's sums, half a warp writes two chunks each of four
+/// rows. The swizzle exchanges the two chunks of odd rows, which are then in the banks of the row in
+/// front. So lanes of odd rows write the next fragment but one of a panel meanwhile, four chunks on.
+bool writes_rows_by_turns(const Function& f, const Schedule& schedule, const Op& convert) {
+  const std::vector<AxisLayout>& layouts = f[convert.operands[0]].layout.axes;
+  if (f[convert.buffer].dtype != DType::f32 || schedule.copy != CopyInstruction::tma ||
+      layouts.size() != 2)
+    return false;
+  const AxisLayout &rows = layouts[0], &columns = layouts[1];
+  return rows.lanes == 8 && columns.slots == 2 && columns.lanes == 4 &&
+         columns.fragments % 4 == 0 && any_op(f, f.body, [&](const Op& op) {
+           return op.code == OpCode::store && op.operands[0] == convert.results[0];
+         });
+}
+
+/// How many slots of a fragment lie side by side in shared memory.
+int count_in_row(const KernelPrinter::Shape& shape) {
+  return shape.axes.size() == 1 ? 1 : shape.layouts[1].slots;
+}
+
+/// Slot c of them in the array of a tile, under the loops of open_rows.
+std::string slot_in_row(const std::string& array, const KernelPrinter::Shape& shape, int c = 0) {
+  if (shape.axes.size() == 1) return array + "[i][e]";
+  if (shape.layouts[0].slots == 1) return fmt::format("{}[i][j][{}]", array, c);
+  return fmt::format("{}[i][j][{} * r{}]", array, count_in_row(shape), plus(c));
+}
+
+}  // namespace
+
 /// The byte offset, within a slot, of the slots of one fragment that lie side by side: row r of
 /// fragment (i, j), or element e of fragment i of a vector. `first_row`: of the thread, where it has
 /// a name of its own.
-std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
-                                     const std::string& first_row) const {
+std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shape,
+                                         const std::string& first_row) const {
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
@@ -51,7 +92,7 @@ std::string TileMover::shared_offset(const Buffer& buffer, const Shape& shape,
 }
 
 /// Opens the loops over what `shared_offset` tells the offset of.
-void TileMover::open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces) {
+void KernelPrinter::open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces) {
   const AxisLayout& first = shape.layouts[0];
   scopes.push_back(out_.unrolled("i", first.fragments, braces));
   if (shape.axes.size() == 1) return scopes.push_back(out_.unrolled("e", first.slots, braces));
@@ -60,7 +101,7 @@ void TileMover::open_rows(const Shape& shape, Writer::Scopes& scopes, bool brace
 }
 
 /// A tile of one number, written once by all threads of the block for products to read.
-void TileMover::print_constant_tile(const Op& op, double value) {
+void KernelPrinter::print_constant_tile(const Op& op, double value) {
   const Buffer& buffer = f_[op.buffer];
   const std::string text = number(value, DType::f32);
   out_.comment(fmt::format("{} everywhere", text));
@@ -72,50 +113,28 @@ void TileMover::print_constant_tile(const Op& op, double value) {
             element_type(buffer.dtype), text);
 }
 
-bool TileMover::is_stored_by_engine(const Op& convert) const {
-  return schedule_.copy == CopyInstruction::tma && any_op(f_, f_.body, [&](const Op& op) {
-           return op.code == OpCode::store && op.operands[0] == convert.results[0];
-         });
-}
-
-/// What products in flight read: beside their sums a loop has no registers for the places of a
-/// thread.
-bool TileMover::is_operand_in_flight(const Op& convert) const {
-  return any_op(f_, f_.body, [&](const Op& op) {
-    return op.code == OpCode::dot && op.issued &&
-           (tile_in_shared(f_, op.operands[0]) == convert.results[0] ||
-            tile_in_shared(f_, op.operands[1]) == convert.results[0]);
-  });
-}
-
-/// Of an f32 tile in the layout of a product's sums, half a warp writes two chunks each of four
-/// rows. The swizzle exchanges the two chunks of odd rows, which are then in the banks of the row in
-/// front. So lanes of odd rows write the next fragment but one of a panel meanwhile, four chunks on.
-bool TileMover::writes_rows_by_turns(const Op& convert, const Shape& shape) const {
-  if (f_[convert.buffer].dtype != DType::f32 || shape.axes.size() != 2) return false;
-  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
-  return is_stored_by_engine(convert) && rows.lanes == 8 && columns.slots == 2 &&
-         columns.lanes == 4 && columns.fragments % 4 == 0;
-}
-
 /// A register tile, rounded to the buffer's type. Threads that hold the same elements write them
 /// once.
-void TileMover::print_to_shared(const Op& op) {
+void KernelPrinter::print_to_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[op.buffer];
   const Shape shape = shape_of(from);
   out_.comment(fmt::format("{} in shared memory", label(from)));
   const BufferId over = buffer.over;
-  storage_[value.index] =
-      constant("fc::u32", label(value),
-               op.blocks ? given_address(op)
-               : over    ? chunk_base(f_[over], ring_names_[over].slot)
-                         : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
-                                                                    : ring_names_[op.buffer].slot));
+  storage_[value.index] = constant(
+      "fc::u32", label(value),
+      // Rows are moved behind the mapping: in front of it the difference may lie before
+      // all shared memory.
+      op.blocks
+          ? moved_rows(buffer, fmt::format("fc::cluster_address({}, warp % {})",
+                                           chunk_base(buffer, cluster_rank_), source_.cluster))
+      : over ? chunk_base(f_[over], ring_names_[over].slot)
+             : chunk_base(buffer, op.partials.warps > 1 ? warp_number(op.partials)
+                                                        : ring_names_[op.buffer].slot));
   if (f_[from].layout.space == Space::opaque) return print_blocks(op);
-  if (writes_rows_by_turns(op, shape)) return print_row_pairs(op, shape);
+  if (writes_rows_by_turns(f_, schedule_, op)) return print_row_pairs(op, shape);
   std::string first_row;
-  if (is_operand_in_flight(op))
+  if (is_operand_in_flight(f_, op))
     first_row = constant("fc::u32", f_[shape.axes[0]].name + "_here",
                          fmt::format("fc::in_place(static_cast<fc::u32>({}))",
                                      lane_offset(shape.axes[0], shape.layouts[0])));
@@ -126,29 +145,23 @@ void TileMover::print_to_shared(const Op& op) {
   open_rows(shape, scopes, false);
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
-  const std::string array = storage_[from.index],
-                    store = op.blocks ? "fc::store_cluster" : "fc::store_shared";
-  if (shape.axes.size() == 1) return out_.line("{}<1>({}, &{}[i][e]);", store, address, array);
-  const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
-  const auto slot = [&](int c) {
-    if (rows.slots == 1) return std::to_string(c);
-    return fmt::format("{} * r{}", columns.slots, plus(c));
-  };
-  if (!is_half(buffer.dtype))
-    return out_.line("{}<{}>({}, &{}[i][j][{}]);", store, columns.slots, address, array, slot(0));
-  if (columns.slots % 2 != 0)
-    throw InternalError("a 16-bit tile without pairs of neighbouring columns");
+  const std::string& array = storage_[from.index];
+  const int count = count_in_row(shape);
+  if (shape.axes.size() == 1 || !is_half(buffer.dtype))
+    return out_.line("fc::store_{}<{}>({}, &{});", op.blocks ? "cluster" : "shared", count, address,
+                     slot_in_row(array, shape));
+  if (count % 2 != 0) throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   std::string packed;
-  for (int c = 0; c < columns.slots; c += 2)
+  for (int c = 0; c < count; c += 2)
     append(packed, ", ",
-           fmt::format("fc::pack<{0}>({1}[i][j][{2}], {1}[i][j][{3}])", element_type(buffer.dtype),
-                       array, slot(c), slot(c + 1)));
+           fmt::format("fc::pack<{}>({}, {})", element_type(buffer.dtype),
+                       slot_in_row(array, shape, c), slot_in_row(array, shape, c + 1)));
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
 }
 
 /// All places of a thread follow from one address by constants, which takes no registers in a loop.
-void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
+void KernelPrinter::print_row_pairs(const Op& op, const Shape& shape) {
   const Buffer& buffer = f_[op.buffer];
   const AxisLayout &rows = shape.layouts[0], &columns = shape.layouts[1];
   constexpr int line = 128;  // bytes of a panel's row, which has four fragments
@@ -170,7 +183,7 @@ void TileMover::print_row_pairs(const Op& op, const Shape& shape) {
 }
 
 /// A product's opaque blocks, whose elements find their order in shared memory.
-void TileMover::print_blocks(const Op& op) {
+void KernelPrinter::print_blocks(const Op& op) {
   const ValueId from = op.operands[0];
   const int pitch = f_[op.buffer].pitch;
   const AxisLayout &rows = f_[from].layout.axes[0], &columns = f_[from].layout.axes[1];
@@ -182,12 +195,11 @@ void TileMover::print_blocks(const Op& op) {
 }
 
 /// A tile of shared memory into registers, or the sum (maximum, minimum) of all partials of one.
-void TileMover::print_from_shared(const Op& op) {
+void KernelPrinter::print_from_shared(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const Buffer& buffer = f_[buffer_of(f_, from)];
   const Shape shape = shape_of(value);
-  const bool vector = shape.axes.size() == 1;
-  const int count = vector ? 1 : shape.layouts[1].slots, partials = op.partials.warps;
+  const int count = count_in_row(shape), partials = op.partials.warps;
   if (is_half(buffer.dtype) && count % 2 != 0)
     throw InternalError("a 16-bit tile without pairs of neighbouring columns");
   const bool given = op.code == OpCode::cluster_read;
@@ -196,20 +208,15 @@ void TileMover::print_from_shared(const Op& op) {
                             : fmt::format("{} from shared memory", label(value)));
   declare(value);
   const std::string base = partials > 1 ? chunk_base(buffer, "0")
-                           : given      ? cluster_address(op)
-                                        : storage_[from.index];
+                           : given ? moved_rows(buffer, chunk_base(buffer, std::to_string(op.rank)))
+                                   : storage_[from.index];
   Writer::Scopes scopes;
   open_rows(shape, scopes, partials > 1);
-  const std::string element =
-      storage_[value.index] + (vector                       ? "[i][e]"
-                               : shape.layouts[0].slots > 1 ? fmt::format("[i][j][{} * r", count)
-                                                            : "[i][j][0");
-  const std::string first = vector ? element : element + "]";
-  const std::string offset = shared_offset(buffer, shape);
+  const std::string& array = storage_[value.index];
+  const std::string first = slot_in_row(array, shape), offset = shared_offset(buffer, shape);
   if (partials == 1) {
     if (is_condition_tile(f_, value))
-      out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", storage_[value.index], count,
-                base, offset);
+      out_.line("fc::load_conditions({}, i, j, {} * r, {} + {});", array, count, base, offset);
     else if (is_half(buffer.dtype))
       out_.line("fc::load_shared_halves<{}, {}>(&{}, {} + {});", element_type(buffer.dtype), count,
                 first, base, offset);
@@ -226,38 +233,23 @@ void TileMover::print_from_shared(const Op& op) {
   out_.line("fc::load_shared<{}>(other, {} + ({} + 1) * {});", count, at, share,
             buffer.slot_stride());
   for (int c = 0; c < count; ++c) {
-    const std::string mine = vector ? element : c ? fmt::format("{} + {}]", element, c) : first;
+    const std::string mine = slot_in_row(array, shape, c);
     out_.line("{} = {};", mine, combined(op.reduction, mine, fmt::format("other[{}]", c)));
   }
 }
 
 // ---- blocks of a cluster: every warp's rows go to one block, warp after warp in turn
 
-/// Of the warps whose rows a block gets, the n-th finds them behind those of n others, and not
-/// behind those of all warps before it.
-std::string TileMover::moved_rows(const Buffer& buffer) const {
+/// An address in a slot for the rows of a warp: of the warps whose rows a block gets, the n-th finds
+/// them behind those of n others, and not behind those of all warps before it.
+std::string KernelPrinter::moved_rows(const Buffer& buffer, const std::string& address) const {
   const int rows_of = (role_->warps + source_.cluster - 1) / source_.cluster;
-  return fmt::format("(warp - warp / {}) * {}", source_.cluster, buffer.slot_bytes() / rows_of);
-}
-
-/// Where this block's slot for the rows of a warp lies, in the memory of the block that puts them
-/// together.
-std::string TileMover::given_address(const Op& give) const {
-  const Buffer& buffer = f_[give.buffer];
-  // Rows are moved behind the mapping: in front of it the difference may lie before all shared
-  // memory.
-  return fmt::format("fc::cluster_address({}, warp % {}) - {}", chunk_base(buffer, cluster_rank_),
-                     source_.cluster, moved_rows(buffer));
-}
-
-std::string TileMover::cluster_address(const Op& cluster_read) const {
-  const Buffer& buffer = f_[buffer_of(f_, cluster_read.operands[0])];
-  return fmt::format("{} - {}", chunk_base(buffer, std::to_string(cluster_read.rank)),
-                     moved_rows(buffer));
+  return fmt::format("{} - (warp - warp / {}) * {}", address, source_.cluster,
+                     buffer.slot_bytes() / rows_of);
 }
 
 /// A vector of which each lane holds a part, to lanes that need several of each other's.
-void TileMover::print_shuffles(const Op& op) {
+void KernelPrinter::print_shuffles(const Op& op) {
   const ValueId from = op.operands[0], value = op.results[0];
   const AxisLayout &held = f_[from].layout.axes[0], &wanted = f_[value].layout.axes[0];
   out_.comment(fmt::format("{} from the lanes that have loaded it", label(value)));

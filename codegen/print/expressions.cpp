@@ -6,10 +6,10 @@
 
 #include "codegen/analysis/register_interference.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/text/infix.h"
-#include "codegen/text/kernel_text.h"
 #include "dsl/error.h"
+#include "dsl/expression_writer.h"
 
 namespace flashcore {
 
@@ -26,18 +26,56 @@ constexpr OpCode device_functions[] = {
     OpCode::max,   OpCode::min,  OpCode::mul_rn, OpCode::round, OpCode::reciprocal,
     OpCode::sin,   OpCode::sqrt, OpCode::tan};
 
+/// The operator of C++ that computes an operation; empty where it has none, or another meaning for it.
+std::string_view operator_of(OpCode code) {
+  switch (code) {
+    case OpCode::logical_or:
+      return "||";
+    case OpCode::logical_and:
+      return "&&";
+    case OpCode::quotient:
+      return "/";
+    case OpCode::div:
+    case OpCode::mod:
+      return {};
+    default:
+      return ExpressionWriter::infix(code).sign;
+  }
+}
+
 std::string negated(const std::string& x) { return x.starts_with("-") ? "-(" + x + ")" : "-" + x; }
+
+/// Which power of two a number is that is known here; -1 for any other.
+int power_of_two(const Function& f, ValueId value) {
+  const double* number = constant_of(f, value);
+  for (int shift = 0; number && shift < 31; ++shift)
+    if (*number == static_cast<double>(1 << shift)) return shift;
+  return -1;
+}
+
+/// What a fragment and a slot add to a position.
+std::string offset_text(const AxisLayout& layout, const std::string& fragment,
+                        const std::string& slot) {
+  return plus(times(fragment, layout.fragment_size()), times(slot, layout.slot_stride));
+}
+
+/// Whether a value's elements are variables of the loops around them: no array holds them.
+bool is_local(const Function& f, ValueId value) {
+  const Op* op = f.definition(value);
+  return op && kind_of(op->code) == OpKind::elementwise && !f[value].type.is_scalar() &&
+         !f[value].array;
+}
 
 }  // namespace
 
-std::string KernelText::constant(std::string_view type, std::string_view wanted,
-                                 std::string_view text) {
+std::string KernelPrinter::constant(std::string_view type, std::string_view wanted,
+                                    std::string_view text) {
   std::string name = names_.unique(wanted);
   out_.line("const {} {} = {};", type, name, text);
   return name;
 }
 
-std::string KernelText::number(double value, DType dtype) {
+std::string KernelPrinter::number(double value, DType dtype) {
   if (dtype == DType::i1) return value != 0 ? "true" : "false";
   if (dtype == DType::i32) return fmt::format("{}", static_cast<long long>(value));
   if (std::isnan(value)) return "fc::not_a_number()";
@@ -49,31 +87,22 @@ std::string KernelText::number(double value, DType dtype) {
   return text + "f";
 }
 
-/// The length of a tensor dimension.
-std::string KernelText::extent_text(const Extent& extent) const {
-  if (extent.is_static()) return std::to_string(extent.value);
-  std::string text = fields_.extent(extent.name);
-  if (extent.times != 1) text += fmt::format(" * {}", extent.times);
-  if (extent.plus) text += fmt::format(" + {}", extent.plus);
-  return extent.times != 1 || extent.plus ? "(" + text + ")" : text;
-}
-
-std::string KernelText::extent(AxisId axis) const {
-  if (!f_[axis].ragged) return extent_text(f_[axis].extent);
+std::string KernelPrinter::extent(AxisId axis) const {
+  if (!f_[axis].ragged) return fields_.extent(f_[axis].extent);
   const Segment& segment = segments_[f_.origin(axis).index];
   if (segment.length.empty())
     throw InternalError(fmt::format("no length of axis {} here", f_[axis].name));
   return segment.length;
 }
 
-std::string KernelText::tile_count(AxisId axis) const {
+std::string KernelPrinter::tile_count(AxisId axis) const {
   const int tile = f_[axis].tile;
   if (const auto length = f_[axis].fixed_length())
     return std::to_string((*length + tile - 1) / tile);
   return fmt::format("({} + {}) / {}", extent(axis), tile - 1, tile);
 }
 
-std::string KernelText::begin(AxisId axis) const {
+std::string KernelPrinter::begin(AxisId axis) const {
   if (f_[axis].kind == AxisKind::whole) return "0";
   const auto found = begins_.find(f_.origin(axis).index);
   if (found == begins_.end())
@@ -81,7 +110,7 @@ std::string KernelText::begin(AxisId axis) const {
   return found->second;
 }
 
-std::string KernelText::scalar(ValueId value) {
+std::string KernelPrinter::scalar(ValueId value) {
   const Op* op = f_.definition(value);
   if (op) {
     switch (op->code) {
@@ -100,7 +129,7 @@ std::string KernelText::scalar(ValueId value) {
       case OpCode::owns_rows:
         return fmt::format("(warp % {} == {})", op->blocks, cluster_rank_);
       case OpCode::dimension:
-        return extent_text(f_[op->tensor].dims[static_cast<std::size_t>(op->number)]);
+        return fields_.extent(f_[op->tensor].dims[static_cast<std::size_t>(op->number)]);
       case OpCode::index:
       case OpCode::tile_begin:
         return begin(op->axis);
@@ -117,13 +146,7 @@ std::string KernelText::scalar(ValueId value) {
   return storage_[value.index];
 }
 
-/// What a fragment and a slot add to a position.
-std::string KernelText::offset_text(const AxisLayout& layout, const std::string& fragment,
-                                    const std::string& slot) {
-  return plus(times(fragment, layout.fragment_size()), times(slot, layout.slot_stride));
-}
-
-std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
+std::string KernelPrinter::position(AxisId axis, const AxisLayout& layout, const Cursor& cursor) {
   std::string text = begin(axis);
   if (const std::string* name = lane_offset_of({axis, layout})) text = plus(text, *name);
   for (std::size_t k = 0; k < cursor.axes.size(); ++k)
@@ -133,7 +156,7 @@ std::string KernelText::position(AxisId axis, const AxisLayout& layout, const Cu
 }
 
 /// A position, or a part of one: it takes the layout that the tile around it has along the axis.
-std::string KernelText::position_element(const Op& op, Cursor cursor) {
+std::string KernelPrinter::position_element(const Op& op, Cursor cursor) {
   const auto along = std::ranges::find(cursor.axes, op.axis);
   if (along == cursor.axes.end())
     throw InternalError(fmt::format("no layout for the positions of {}", f_[op.axis].name));
@@ -145,7 +168,7 @@ std::string KernelText::position_element(const Op& op, Cursor cursor) {
   return fmt::format("({})", offset_text(layout, cursor.fragments[k], cursor.slots[k]));
 }
 
-std::string KernelText::element(ValueId value, const Cursor& cursor) {
+std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   const Op* op = f_.definition(value);
   const TileType& type = f_[value].type;
   if (op && op->code == OpCode::constant) return number(op->number, type.dtype);
@@ -158,7 +181,7 @@ std::string KernelText::element(ValueId value, const Cursor& cursor) {
     throw InternalError(fmt::format("tile {} is used before it is printed", label(value)));
   if (f_[value].layout.space == Space::opaque)
     return fmt::format("{}[{}][{}]", array, cursor.fragments[0], cursor.fragments[1]);
-  if (is_local(value)) return array;
+  if (is_local(f_, value)) return array;
   if (is_condition_tile(f_, value))
     return fmt::format("fc::condition({}, {}, {}, {})", array, cursor.fragments[0],
                        cursor.fragments[1], cursor.element);
@@ -177,21 +200,20 @@ std::string KernelText::element(ValueId value, const Cursor& cursor) {
 /// dimension's end, part by part: the position's serve all elements, and what is left for each is
 /// an addition and a comparison with a constant. Where no index is outside, the position's part
 /// goes to the pointer, and the rest is a constant of the instruction.
-std::string KernelText::gathered(const Op& op, const std::vector<SplitIndex>& indices) const {
+std::string KernelPrinter::gathered(const Op& op, const std::vector<SplitIndex>& indices) const {
   const Tensor& tensor = f_[op.tensor];
   std::string base, rest, inside;
   for (std::size_t d = 0; d < indices.size(); ++d) {
-    const std::string length = extent_text(tensor.dims[d]), step = stride(op.tensor, d);
-    const std::string times = step == "1" ? "" : " * " + step;
+    const std::string length = fields_.extent(tensor.dims[d]), step = fields_.stride(op.tensor, d);
     const std::string at = op.wraps >> d & 1
                                ? fmt::format("fc::wrapped({}, {})", indices[d].base, length)
                                : indices[d].base;
     const std::string& more = indices[d].rest;
-    base += fmt::format("{}{}{}", d ? " + " : "", at, times);
-    if (more != "0") rest += fmt::format("{}{}{}", rest.empty() ? "" : " + ", more, times);
-    inside += d ? " && " : "";
-    inside += more == "0" ? fmt::format("fc::within({}, {})", at, length)
-                          : fmt::format("{} < {} - {}", more, length, at);
+    append(base, " + ", times(at, step));
+    if (more != "0") append(rest, " + ", times(more, step));
+    append(inside, " && ",
+           more == "0" ? fmt::format("fc::within({}, {})", at, length)
+                       : fmt::format("{} < {} - {}", more, length, at));
   }
   const std::string pointer = fields_.tensor(op.tensor);
   if (op.inside)
@@ -200,18 +222,10 @@ std::string KernelText::gathered(const Op& op, const std::vector<SplitIndex>& in
                      inside);
 }
 
-/// Which power of two a number is that is known here; -1 for any other.
-int KernelText::power_of_two(ValueId value) const {
-  const double* number = constant_of(f_, value);
-  for (int shift = 0; number && shift < 31; ++shift)
-    if (*number == static_cast<double>(1 << shift)) return shift;
-  return -1;
-}
-
-std::string KernelText::expression(const Op& op, const std::vector<std::string>& x) const {
+std::string KernelPrinter::expression(const Op& op, const std::vector<std::string>& x) const {
   const DType from = f_[op.operands[0]].type.dtype;
   const DType to = f_[op.results[0]].type.dtype;
-  if (const std::string_view sign = infix(op.code).cpp; !sign.empty())
+  if (const std::string_view sign = operator_of(op.code); !sign.empty())
     return fmt::format("({} {} {})", x[0], sign, x[1]);
   const auto call = [&](std::string_view function) {
     return fmt::format("fc::{}({})", function, fmt::join(x, ", "));
@@ -237,11 +251,11 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
       return fmt::format("!{}", x[0]);
     case OpCode::div:
       // Towards minus infinity, as a shift is.
-      if (const int shift = power_of_two(op.operands[1]); shift >= 0 && to == DType::i32)
+      if (const int shift = power_of_two(f_, op.operands[1]); shift >= 0 && to == DType::i32)
         return fmt::format("({} >> {})", x[0], shift);
       return call(to == DType::i32 ? "floor_div" : "divide");
     case OpCode::mod:
-      if (const int shift = power_of_two(op.operands[1]); shift >= 0)
+      if (const int shift = power_of_two(f_, op.operands[1]); shift >= 0)
         return fmt::format("({} & {})", x[0], (1 << shift) - 1);
       return call("floor_mod");
     case OpCode::where:
@@ -252,7 +266,7 @@ std::string KernelText::expression(const Op& op, const std::vector<std::string>&
   }
 }
 
-std::string KernelText::label(ValueId value) const {
+std::string KernelPrinter::label(ValueId value) const {
   const Op* op = f_.definition(value);
   // Values of two iterations have one name in the program, and here new_max and new_max_2. One that
   // takes another's array over keeps its name: it says more.
@@ -273,30 +287,19 @@ std::string KernelText::label(ValueId value) const {
 }
 
 /// What an op computes of values that have a name in the kernel.
-std::string KernelText::describe(const Op& op) const {
+std::string KernelPrinter::describe(const Op& op) const {
   std::string text;
   for (const ValueId operand : op.operands) {
     // What is shared would be told again at every use.
     if (text.size() > longest_remark) break;
-    append(text, ", ", describe(operand));
+    append(text, ", ", is_local(f_, operand) ? describe(*f_.definition(operand)) : label(operand));
   }
   if (text.size() > longest_remark) text = text.substr(0, longest_remark) + "...";
   return fmt::format("{}({})", name_of(op.code), text);
 }
 
-std::string KernelText::describe(ValueId value) const {
-  return is_local(value) ? describe(*f_.definition(value)) : label(value);
-}
-
-/// Whether a value's elements are variables of the loops around them: no array holds them.
-bool KernelText::is_local(ValueId value) const {
-  const Op* op = f_.definition(value);
-  return op && kind_of(op->code) == OpKind::elementwise && !f_[value].type.is_scalar() &&
-         !f_[value].array;
-}
-
 /// What the device calls an element in memory.
-std::string_view KernelText::element_type(DType dtype) {
+std::string_view KernelPrinter::element_type(DType dtype) {
   static constexpr std::pair<DType, std::string_view> names[] = {
       {DType::f16, "fc::f16"}, {DType::bf16, "fc::bf16"},  {DType::f32, "float"},
       {DType::f64, "double"},  {DType::i64, "fc::i64"},    {DType::i32, "int"},
@@ -307,14 +310,14 @@ std::string_view KernelText::element_type(DType dtype) {
 }
 
 /// In registers there are no 16-bit elements. Of a tile in shared memory it is the address.
-std::string_view KernelText::array_type(ValueId value) const {
+std::string_view KernelPrinter::array_type(ValueId value) const {
   if (f_[value].layout.space == Space::shared) return "fc::u32";
   const DType dtype = f_[value].type.dtype;
   return element_type(is_half(dtype) ? DType::f32 : dtype);
 }
 
 /// Two partial results of a reduction as one.
-std::string KernelText::combined(OpCode reduction, const std::string& a, const std::string& b) {
+std::string KernelPrinter::combined(OpCode reduction, const std::string& a, const std::string& b) {
   if (reduction == OpCode::reduce_sum) return fmt::format("{} + {}", a, b);
   return fmt::format("fc::{}({}, {})", reduction == OpCode::reduce_max ? "max" : "min", a, b);
 }

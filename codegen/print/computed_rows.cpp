@@ -2,8 +2,8 @@
 // the text of an expression, with the row's position in the place of `index`; every thread evaluates
 // it for the rows of which it copies chunks, in front of the copies.
 #include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/transfers/tile_mover.h"
 
 namespace flashcore {
 
@@ -25,21 +25,13 @@ bool is_within(const Function& f, ValueId position, const Extent& length) {
 
 }  // namespace
 
-std::string TileMover::row_position(const Op& issue, const ThreadRows& of_thread) {
-  const std::string row =
-      of_thread.rounds > 1 ? fmt::format("thread / {} + i * {}", of_thread.chunks, of_thread.rows)
-                           : fmt::format("thread / {}", of_thread.chunks);
-  const std::string first = first_copied(issue, rows_of(f_, issue));
-  return first == "0" ? fmt::format("({})", row) : fmt::format("({} + {})", first, row);
-}
-
 /// What the region yields for the row at a position.
-std::vector<std::string> TileMover::position_texts(const Op& issue, const std::string& row) {
+std::vector<std::string> KernelPrinter::position_texts(const Op& issue, const std::string& row) {
   const AxisId rows = rows_of(f_, issue);
   // With one element along it, the axis has its position where the row is.
   const auto outer = begins_;
   begins_[f_.origin(rows).index] = row;
-  const Cursor cursor{{rows}, {"0"}, {"0"}, "0", {AxisLayout{}}};
+  const Cursor cursor{{{rows}, {AxisLayout{}}}, {"0"}, {"0"}, "0"};
   const auto& ops = f_[issue.body].ops;
   for (OpId id : ops) {
     const Op& op = f_[id];
@@ -57,24 +49,26 @@ std::vector<std::string> TileMover::position_texts(const Op& issue, const std::s
 
 /// Computes the positions of the rows of a tile, but those that `known` arrays hold, and says where
 /// each row lies, for each of the loops over chunks.
-std::vector<TileMover::RowPlace> TileMover::locate_rows(const Op& issue, PositionArrays& known) {
+std::vector<RowPlace> KernelPrinter::locate_rows(const Op& issue, PositionArrays& known) {
   const auto& yielded = last_of(f_, issue.body).operands;
+  const std::string first = first_copied(issue, rows_of(f_, issue));
   std::vector<RowPlace> places;
   for (const ChunkLoop& loop : chunk_loops(f_[issue.buffer])) {
-    const ThreadRows of_thread = thread_rows(f_[issue.buffer], loop);
-    const std::string row = row_position(issue, of_thread), i = of_thread.rounds > 1 ? "i" : "0";
+    const auto [chunks, rows, rounds] = thread_rows(f_[issue.buffer], loop, source_.threads);
+    std::string own = fmt::format("thread / {}", chunks);
+    if (rounds > 1) own += fmt::format(" + i * {}", rows);
+    const std::string row = fmt::format("({})", plus(first, own)), i = rounds > 1 ? "i" : "0";
     const std::vector<std::string> texts = position_texts(issue, row);
     std::vector<std::string> positions;
     for (std::size_t k = 0; k < texts.size(); ++k) {
       // Two positions of one text differ where threads have other rows.
-      const auto [found, added] =
-          known.try_emplace(fmt::format("{}: {}", of_thread.rounds, texts[k]));
+      const auto [found, added] = known.try_emplace(fmt::format("{}: {}", rounds, texts[k]));
       std::string& array = found->second;
       if (added) {
         const std::string& name = f_[yielded[k]].name;
         array = names_.unique((name.empty() ? "position" : name) + "_of_row");
-        out_.line("int {}[{}];", array, of_thread.rounds);
-        const auto rounds = out_.repeated("i", of_thread.rounds, false);
+        out_.line("int {}[{}];", array, rounds);
+        const auto loop_down = out_.repeated("i", rounds, false);
         out_.line("{}[{}] = {};", array, i, texts[k]);
       }
       positions.push_back(fmt::format("{}[{}]", array, i));
@@ -84,8 +78,8 @@ std::vector<TileMover::RowPlace> TileMover::locate_rows(const Op& issue, Positio
   return places;
 }
 
-TileMover::RowPlace TileMover::place_of_row(const Op& issue, const std::string& at,
-                                            const std::vector<std::string>& positions) {
+RowPlace KernelPrinter::place_of_row(const Op& issue, const std::string& at,
+                                     const std::vector<std::string>& positions) {
   const AxisId rows = rows_of(f_, issue);
   RowPlace place;
   if (f_[rows].may_overrun()) place.exists = fmt::format("{} < {}", at, extent(rows));
@@ -99,7 +93,8 @@ TileMover::RowPlace TileMover::place_of_row(const Op& issue, const std::string& 
       where = positions[yielded++];
       const Extent& length = f_[issue.tensor].dims[d];
       if (!is_within(f_, value, length))
-        append(place.exists, " && ", fmt::format("fc::within({}, {})", where, extent_text(length)));
+        append(place.exists, " && ",
+               fmt::format("fc::within({}, {})", where, fields_.extent(length)));
     }
     const std::string step = row_stride(issue.tensor, d, 1);
     append(place.offset, " + ",

@@ -1,21 +1,37 @@
 // Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
 #include <algorithm>
-#include <limits>
 
 #include "codegen/passes/rewrite.h"
+#include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
-#include "codegen/transfers/tile_mover.h"
-#include "dsl/error.h"
 
 namespace flashcore {
 
 using namespace ir;
 
+namespace {
+
+/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
+/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
+/// keep it for the next one.
+bool stores_by_quads(const Function& f, const Schedule& schedule, const Op& op) {
+  const Value& value = f[op.operands[0]];
+  if (schedule.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
+      value.layout.axes.size() != 2 || has_computed_positions(f, op))
+    return false;
+  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
+         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
+         rows.lanes == 8 && rows.slots == 2;
+}
+
+}  // namespace
+
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
 /// nobody has checked the numbers. A block beyond the part leaves, all threads together.
-void TileMover::print_segment(const Op& op) {
+void KernelPrinter::print_segment(const Op& op) {
   const Axis& axis = f_[op.axis];
-  const std::string dimension = extent_text(axis.extent);
+  const std::string dimension = fields_.extent(axis.extent);
   Segment& segment = segments_[op.axis.index];
   const auto cut = [&](std::size_t bound, const std::string& least) {
     return fmt::format("fc::max({}, fc::min({}, {}))", least, scalar(op.operands[bound]),
@@ -35,14 +51,14 @@ void TileMover::print_segment(const Op& op) {
 
 /// A pointer to the tensor at the access's scalar positions and at the parts of its ragged axes;
 /// one variable for equal accesses.
-std::string TileMover::source_pointer(const Op& op) {
+std::string KernelPrinter::source_pointer(const Op& op) {
   const Tensor& tensor = f_[op.tensor];
   std::string text = fields_.tensor(op.tensor);
   for (std::size_t d = 0; d < op.coordinates.size(); ++d) {
     const Coordinate& c = op.coordinates[d];
     if (is_computed(f_, c)) continue;
     const std::string at = c.value ? scalar(c.value) : segments_[f_.origin(c.axis).index].first;
-    if (!at.empty()) text += fmt::format(" + {} * {}", at, stride(op.tensor, d));
+    if (!at.empty()) text += fmt::format(" + {} * {}", at, fields_.stride(op.tensor, d));
   }
   const auto found = pointers_.find(text);
   if (found != pointers_.end()) return found->second;
@@ -54,21 +70,7 @@ std::string TileMover::source_pointer(const Op& op) {
   return name;
 }
 
-/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
-/// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
-/// keep it for the next one.
-bool TileMover::stores_by_quads(const Op& op) const {
-  const Value& value = f_[op.operands[0]];
-  if (schedule_.copy != CopyInstruction::tma || !is_half(value.type.dtype) ||
-      value.layout.axes.size() != 2 || has_computed_positions(f_, op))
-    return false;
-  const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
-  return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
-         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
-         rows.lanes == 8 && rows.slots == 2;
-}
-
-void TileMover::print_quad_store(const Op& op) {
+void KernelPrinter::print_quad_store(const Op& op) {
   const ValueId value = op.operands[0];
   const auto& axes = f_[value].type.axes;
   const AxisLayout &rows = f_[value].layout.axes[0], &columns = f_[value].layout.axes[1];
@@ -82,7 +84,7 @@ void TileMover::print_quad_store(const Op& op) {
   out_.line("const int row = {} + {}{} + r * 8;", begin(axes[0]), lane_offset(axes[0], rows),
             rows.fragments > 1 ? " + i * 16" : "");
   out_.line("{}* const line = {} + row * {} + {};", type, pointer,
-            stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
+            fields_.stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
   const auto across = out_.unrolled("j", columns.fragments / 4);
   out_.line("fc::u32 word[4];");
   {
@@ -103,7 +105,7 @@ void TileMover::print_quad_store(const Op& op) {
                     column_axis.may_overrun() && !whole_chunks ? left : "");
 }
 
-void TileMover::print_load(const Op& op) {
+void KernelPrinter::print_load(const Op& op) {
   const ValueId value = op.results[0];
   if (f_[value].type.is_scalar()) {
     storage_[value.index] = names_.unique(label(value));
@@ -114,12 +116,31 @@ void TileMover::print_load(const Op& op) {
   }
   out_.comment(fmt::format("{} = load {}", label(value), f_[op.tensor].name));
   declare(value);
-  print_access(op, value, false);
+  print_access(op);
+}
+
+void KernelPrinter::print_store(const Op& op) {
+  const ValueId value = op.operands[0];
+  if (f_[value].type.is_scalar()) {
+    const std::string pointer = source_pointer(op), name = names_.unique("element");
+    out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(value)));
+    out_.line("const {} {}[1] = {{{}}};", array_type(value), name, scalar(value));
+    out_.line("if (thread == 0) fc::store_global<1>({}, {});", pointer, name);
+    return;
+  }
+  if (f_[value].layout.space == Space::shared)
+    schedule_.copy == CopyInstruction::tma ? print_bulk_store(op) : print_staged_store(op);
+  else if (stores_by_quads(f_, schedule_, op))
+    print_quad_store(op);
+  else
+    print_access(op);
 }
 
 /// Registers to or from a tensor. Each element is moved by one thread; neighbouring slots move
 /// together where a constant length promises that they exist and are aligned.
-void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
+void KernelPrinter::print_access(const Op& op) {
+  const bool is_store = op.code == OpCode::store;
+  const ValueId tile = is_store ? op.operands[0] : op.results[0];
   const Shape shape = shape_of(tile);
   const std::string pointer = source_pointer(op);
   if (is_store) out_.comment(fmt::format("store {} = {}", f_[op.tensor].name, label(tile)));
@@ -128,7 +149,7 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
   const AxisLayout& last = shape.layouts.back();
   const Axis& last_axis = f_[shape.axes.back()];
   const bool contiguous =
-      op.coordinates.back().axis == shape.axes.back() && runs_along(op, shape.axes.back());
+      op.coordinates.back().axis == shape.axes.back() && runs_along(f_, op, shape.axes.back());
   const bool vector = contiguous && last.slots > 1 && last.slot_stride == 1 &&
                       last_axis.fixed_length().value_or(1) % last.slots == 0;
   const int count = vector ? last.slots : 1;
@@ -150,10 +171,10 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
       const Coordinate& c = op.coordinates[d];
       if (axis_of(f_, c) != shape.axes[k]) continue;
       const std::string along = is_computed(f_, c) ? element(c.value, cursor) : at;
-      address += " + " + times("(" + along + ")", stride(op.tensor, d));
+      address += " + " + times("(" + along + ")", fields_.stride(op.tensor, d));
       if (is_computed(f_, c))
         append(inside, " && ",
-               fmt::format("fc::within({}, {})", along, extent_text(f_[op.tensor].dims[d])));
+               fmt::format("fc::within({}, {})", along, fields_.extent(f_[op.tensor].dims[d])));
     }
   }
   // The element at the cursor, counted in the slots of the whole fragment.
@@ -182,7 +203,7 @@ void TileMover::print_access(const Op& op, ValueId tile, bool is_store) {
 }
 
 /// A condition that picks one of the threads that hold the same elements; empty if all differ.
-std::string TileMover::representative(const Shape& shape) const {
+std::string KernelPrinter::representative(const Shape& shape) const {
   int lane_bits = 31, warps = schedule_.consumer_threads() / 32, warp_low = warps, warp_high = 1;
   for (const AxisLayout& layout : shape.layouts) {
     lane_bits &= ~((layout.lanes - 1) * layout.lane_divisor);
@@ -203,12 +224,12 @@ std::string TileMover::representative(const Shape& shape) const {
   return condition;
 }
 
-bool TileMover::is_bulk_copy(const Op& op) const {
+bool KernelPrinter::is_bulk_copy(const Op& op) const {
   return op.code == OpCode::issue && f_[op.buffer].transport == Transport::tma;
 }
 
 /// Pointers that a loop's accesses start from are computed before it.
-void TileMover::prepare_sources(BlockId block) {
+void KernelPrinter::prepare_sources(BlockId block) {
   for_each_op(f_, block, [&](const Op& op, BlockId) {
     if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
