@@ -12,7 +12,7 @@
 
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
-#include "codegen/print/chunk_walk.h"
+#include "codegen/transfers/chunk_walk.h"
 #include "codegen/text/fields.h"
 #include "codegen/text/names.h"
 #include "codegen/text/writer.h"
@@ -53,7 +53,7 @@ class KernelPrinter {
   void print_scalar(const ir::Op& op);
   void print_convert(const ir::Op& op);
 
-  // parameters.cpp: the parameter block, and the position of a block in the grid
+  // text/parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
   void print_parameters();
   void print_grid();
@@ -63,7 +63,7 @@ class KernelPrinter {
   std::string longest_segment(ir::AxisId axis) const;
   void require_alignment(ir::TensorId tensor, int bytes);
 
-  // expressions.cpp: the text of scalars, elements and positions
+  // text/expressions.cpp: the text of scalars, elements and positions
   /// Prints a constant of the kernel, "const int rows_begin = rows_tile * 64;"; returns its name.
   std::string constant(std::string_view type, std::string_view wanted, std::string_view text);
   std::string scalar(ir::ValueId value);
@@ -87,7 +87,7 @@ class KernelPrinter {
   static std::string_view element_type(DType dtype);
   [[nodiscard]] std::string_view array_type(ir::ValueId value) const;
 
-  // arrays.cpp: the arrays of register tiles
+  // text/arrays.cpp: the arrays of register tiles
   void declare(ir::ValueId value, bool zero = false, const std::string& otherwise = {});
   void become(ir::ValueId value, ir::ValueId from);
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
@@ -147,7 +147,7 @@ class KernelPrinter {
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
 
-  // shared_memory.cpp: between registers and shared memory, and from lane to lane
+  // transfers/shared_memory.cpp: between registers and shared memory, and from lane to lane
   void print_to_shared(const ir::Op& op);
   void print_constant_tile(const ir::Op& op, double value);
   void print_blocks(const ir::Op& op);
@@ -159,7 +159,7 @@ class KernelPrinter {
   void print_row_pairs(const ir::Op& convert, const Shape& shape);
   std::string moved_rows(const ir::Buffer& buffer, const std::string& address) const;
 
-  // chunks.cpp: between tensors and shared memory, in chunks of 16 bytes
+  // transfers/chunks.cpp: between tensors and shared memory, in chunks of 16 bytes
   void print_copies(const std::vector<const ir::Op*>& ops);
   std::string first_copied(const ir::Op& copy, ir::AxisId axis);
   void print_staged_store(const ir::Op& op);
@@ -168,7 +168,7 @@ class KernelPrinter {
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
   void print_copy(const ir::Op& op, const std::string& pointer, std::vector<RowPlace> places);
 
-  // computed_rows.cpp: rows whose positions the region of an issue computes
+  // transfers/computed_rows.cpp: rows whose positions the region of an issue computes
   /// By the text of a position under a loop over i: the array with the position in each iteration.
   using PositionArrays = std::map<std::string, std::string>;
   std::vector<RowPlace> locate_rows(const ir::Op& issue, PositionArrays& known);
@@ -176,7 +176,7 @@ class KernelPrinter {
                         const std::vector<std::string>& positions);
   std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
 
-  // global_memory.cpp: between tensors and registers
+  // transfers/global_memory.cpp: between tensors and registers
   void print_segment(const ir::Op& op);
   std::string source_pointer(const ir::Op& op);
   void prepare_sources(ir::BlockId block);

@@ -1,4 +1,4 @@
-#include "codegen/print/chunk_walk.h"
+#include "codegen/transfers/chunk_walk.h"
 
 #include "codegen/analysis/visit.h"
 #include "codegen/text/index_text.h"
