@@ -179,13 +179,13 @@ constexpr std::array<Rule, 10> rules{
     exp_to_exp2,     log_to_log2,      fold_constants,      drop_neutral,      divide_by_number,
     gather_scalings, scale_after_mask, scale_after_maximum, accumulate_in_dot, fuse_multiply_add};
 
-bool apply_rules(Function& f, BlockId block) {
+/// Applies the first rule that fits somewhere; `uses` counts what was read before that.
+bool apply_rules(Function& f, BlockId block, const std::vector<int>& uses) {
   for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
     const OpId id = f[block].ops[i];
-    if (f[id].body && apply_rules(f, f[id].body)) return true;
+    if (f[id].body && apply_rules(f, f[id].body, uses)) return true;
     if (f[id].results.size() != 1) continue;
     for (Rule rule : rules) {
-      const std::vector<int> uses = count_uses_without_probes(f);
       const Op op = f[id];  // a copy: the builder may move the arena
       Builder b(f, block, i);
       Site site{f, b, op, uses};
@@ -260,7 +260,7 @@ void hoist_scalars(Function& f, BlockId block) {
 
 void simplify(Function& f, const PassContext&) {
   remove_dead_ops(f);
-  while (apply_rules(f, f.body)) {
+  while (apply_rules(f, f.body, count_uses_without_probes(f))) {
   }
   hoist_scalars(f, f.body);
   merge_equal_ops(f, f.body, {});
