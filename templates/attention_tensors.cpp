@@ -119,8 +119,11 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
     const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile sequence = index(batch), next = sequence + 1;
-    builder->segment(rows, load(q(sequence)), load(q(next)), longest);
-    builder->segment(cols, load(k(sequence)), load(k(next)));
+    // One a statement: the order of operations is that of the calls, which arguments do not have.
+    const Tile q_end = load(q(next)), q_begin = load(q(sequence));
+    builder->segment(rows, q_begin, q_end, longest);
+    const Tile k_end = load(k(next)), k_begin = load(k(sequence));
+    builder->segment(cols, k_begin, k_end);
   }
   if (spec->q_lens) own_q_len = own_length("q_lens", length(rows)).named("own_q_len");
   if (spec->kv_lens) set_padded(*this, cols, "kv_lens");

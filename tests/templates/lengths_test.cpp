@@ -6,8 +6,8 @@
 #include "codegen/generate.h"
 #include "dsl/json.h"
 #include "templates/attention.h"
-#include "templates/unfused.h"
 #include "tests/templates/support/attention_run.h"
+#include "tests/templates/support/unfused.h"
 
 namespace flashcore {
 namespace {

@@ -21,9 +21,9 @@
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "templates/attention.h"
-#include "templates/unfused.h"
 #include "tests/templates/support/attention_run.h"
 #include "tests/templates/support/random_expression.h"
+#include "tests/templates/support/unfused.h"
 
 namespace flashcore {
 namespace {

@@ -1,4 +1,4 @@
-#include "templates/unfused.h"
+#include "tests/templates/support/unfused.h"
 
 #include <algorithm>
 
