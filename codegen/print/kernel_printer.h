@@ -12,10 +12,10 @@
 
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
-#include "codegen/transfers/chunk_walk.h"
 #include "codegen/text/fields.h"
 #include "codegen/text/names.h"
 #include "codegen/text/writer.h"
+#include "codegen/transfers/chunk_walk.h"
 #include "dsl/ir/function.h"
 #include "dsl/schedule.h"
 
