@@ -79,7 +79,7 @@ class Worker:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             built = zip(cases, pool.map(build, cases), strict=True)
             failed = [[case.name, why] for case, why in built if why]
-        return {"failed": failed + [["another schedule serves", why] for why in self._warnings]}
+        return {"failed": failed + [["a warning", why] for why in self._warnings]}
 
     def load(self, case: Case) -> dict[str, Any]:
         """Runs the case once; what its output holds, and the machine code that computed it."""

@@ -141,25 +141,26 @@ class Timer:
         self, actions: Sequence[Callable[[], Any]], estimates: Sequence[float], calls: int
     ) -> list[float]:
         order = list(range(len(actions)))
-        halves: list[list[tuple[Any, Any, int]]] = [[] for _ in actions]
+        counted: list[list[tuple[Any, Any, int]]] = [[] for _ in actions]
         for _ in range(min(2, len(actions))):
             for i in order:
                 self._torch.cuda.synchronize()
                 time.sleep(PAUSE_S)
-                half = max(2, math.ceil(self._sustained_ms / 2 / max(estimates[i] * calls, 1e-3)))
+                half_ms = self._sustained_ms / 2
+                repeats = max(2, math.ceil(half_ms / max(estimates[i] * calls, 1e-3)))
                 start, stop = self._events()
-                for _ in range(half):
+                for _ in range(repeats):
                     actions[i]()
                 start.record()
-                for _ in range(half):
+                for _ in range(repeats):
                     actions[i]()
                 stop.record()
-                halves[i].append((start, stop, half))
+                counted[i].append((start, stop, repeats))
             order.reverse()
         self._torch.cuda.synchronize()
         return [
-            statistics.mean(start.elapsed_time(stop) / count for start, stop, count in half)
-            for half in halves
+            statistics.mean(start.elapsed_time(stop) / repeats for start, stop, repeats in loops)
+            for loops in counted
         ]
 
     def _graph(self, run: Run, sets: int) -> Callable[[], None]:

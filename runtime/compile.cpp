@@ -101,7 +101,7 @@ std::string keep_refused(const KernelSource& source) {
 [[noreturn]] void fail_to_compile(const KernelSource& source, const std::string& architecture,
                                   const Nvrtc::Result& result, const Nvrtc& nvrtc) {
   const std::string kept = keep_refused(source);
-  // Another schedule may serve in its place, and nobody would hear of it.
+  // Who builds the first schedule that fits catches the error below and goes on with the next schedule.
   log_message(LogLevel::warn, "NVRTC refuses {} for {}, which is a bug of FlashCore: {}",
               source.name, architecture, kept.empty() ? result.failure : kept);
   throw CompileError(

@@ -1,3 +1,6 @@
+// The meaning of a program, operation by operation, on whole tiles of doubles: one walk over the blocks
+// of the grid and their loops, whose state all operations share. What an operation computes of its
+// operands alone is in arithmetic.h, what it does to tensors and slots in memory.h.
 #include <algorithm>
 #include <deque>
 #include <limits>

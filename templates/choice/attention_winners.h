@@ -35,7 +35,9 @@ std::string winner_key(const AttentionSpec& spec, const Target& target, int mult
 
 /// A schedule, and the problems of its spec that it is for.
 struct Winner {
-  static constexpr std::int64_t any = 0, none = -1;     ///< none: of a number that ends no class
+  /// In place of the greatest number of a class: for every number, and for no problem, since the table
+  /// has a number there that is not the greatest of a class.
+  static constexpr std::int64_t any = 0, none = -1;
   std::int64_t heads = any, q_len = any, kv_len = any;  ///< the greatest of their classes
   std::size_t blocks = 0;                               ///< the number of their class
   Schedule schedule;
