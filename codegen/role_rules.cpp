@@ -216,4 +216,22 @@ void cluster_splits(const ScheduleCheck& check) {
            "no block has a value of the loop before all blocks have combined their partials");
 }
 
+void multicast(const ScheduleCheck& check) {
+  const Schedule& s = check.schedule;
+  if (s.multicast_blocks == 1) return;
+  const auto refuse = check.against("multicast_blocks", &Schedule::multicast_blocks, 1);
+  if (s.multicast_blocks != 2)
+    return refuse("", "two blocks of a cluster share what they load", "1 or 2");
+  if (s.copy != CopyInstruction::tma || !s.producer)
+    refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
+           "a block's producer loads for both");
+  if (!s.persistent || s.tile_scheduler != PersistentScheduler::serpentine ||
+      s.grid_order != GridOrder::tiles_first)
+    refuse(!s.persistent ? " without persistent = true"
+                         : fmt::format(" with tile_scheduler = {} and grid_order = {}",
+                                       name_of(s.tile_scheduler), name_of(s.grid_order)),
+           "both go through neighbouring tiles, one pair after the other",
+           "persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+}
+
 }  // namespace flashcore::schedule_rules

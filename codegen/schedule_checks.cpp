@@ -153,12 +153,12 @@ void missing_tiles(const ScheduleCheck& check) {
                    fmt::format("schedule.tiles[\"{}\"] = 64", axis.name), with_tile(axis.name, 64));
 }
 
-constexpr Rule rules[] = {instruction,      copies,          warpgroups,     computed_rows,
-                          register_budgets, no_producer,     chains,         ping_pong,
-                          sums_by_products, outer_stages,    persistence,    positions,
-                          tile_scheduler,   cluster_splits,  number_formats, register_limit,
-                          shared_limit,     resident_blocks, tiles,          warps,
-                          stages,           missing_tiles};
+constexpr Rule rules[] = {
+    instruction,    copies,         warpgroups,     computed_rows,    register_budgets,
+    no_producer,    chains,         ping_pong,      sums_by_products, outer_stages,
+    persistence,    positions,      tile_scheduler, cluster_splits,   multicast,
+    number_formats, register_limit, shared_limit,   resident_blocks,  tiles,
+    warps,          stages,         missing_tiles};
 
 }  // namespace
 

@@ -69,5 +69,6 @@ void tile_scheduler(const ScheduleCheck& check);
 void persistence(const ScheduleCheck& check);
 void positions(const ScheduleCheck& check);
 void cluster_splits(const ScheduleCheck& check);
+void multicast(const ScheduleCheck& check);
 
 }  // namespace flashcore::schedule_rules

@@ -161,6 +161,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("persistent", schedule.persistent);
   visit("tile_scheduler", schedule.tile_scheduler);
   visit("positions_per_block", schedule.positions_per_block);
+  visit("multicast_blocks", schedule.multicast_blocks);
   visit("producer", schedule.producer);
   visit("producer_registers", schedule.producer_registers);
   visit("consumer_registers", schedule.consumer_registers);

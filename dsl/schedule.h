@@ -70,6 +70,10 @@ struct Schedule {
   /// other, and finds out once for all of them which tiles hold visible keys, and where its
   /// sequence begins.
   int positions_per_block = 1;
+  /// Blocks of a cluster, with neighbouring tiles, that share what their loops load, where they load
+  /// the same: of each tile every block loads its part of the rows, for all of them (multicast).
+  /// Half as many bytes come from L2, which takes less power, and the blocks keep step. 1 or 2.
+  int multicast_blocks = 1;
 
   // Four warps are a warpgroup; with wgmma and tma, `warps_m` counts those of the consumers.
 
@@ -136,6 +140,8 @@ struct Schedule {
   [[nodiscard]] int threads() const {
     return consumer_threads() + (copy == CopyInstruction::tma && producer ? 128 : 0);
   }
+  /// Blocks of a cluster.
+  [[nodiscard]] int cluster() const { return cluster_splits * multicast_blocks; }
   /// Whether a block computes several output tiles one after the other.
   [[nodiscard]] bool has_next_tiles() const { return persistent || positions_per_block > 1; }
   bool operator==(const Schedule&) const = default;

@@ -42,7 +42,7 @@ int width_of(ParameterField::Kind kind) {
   return 0;
 }
 
-// Blocks of a persistent kernel on the CPU: few enough that each works through several tiles and
+// Blocks of a persistent kernel on the CPU, or its clusters: few enough that each works through several tiles and
 // meets what one leaves for the next.
 std::int64_t emulated_blocks(std::int64_t tiles) {
   return std::min<std::int64_t>(3, (tiles + 1) / 2);
@@ -240,7 +240,8 @@ GridSize LaunchPlan::grid_size(const Extents& extents, std::span<const ScalarVal
       refusal.grid(source_->grid[i], along, limits[dimension]);
     }
   }
-  if (source_->persistent && device == cpu_device) blocks[0] = emulated_blocks(blocks[0]);
+  if (source_->persistent && device == cpu_device)
+    blocks[0] = emulated_blocks(blocks[0] / source_->cluster) * source_->cluster;
   return {static_cast<std::uint32_t>(blocks[0]), static_cast<std::uint32_t>(blocks[1]),
           static_cast<std::uint32_t>(blocks[2])};
 }

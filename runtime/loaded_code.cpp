@@ -196,7 +196,8 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
                                              source.shared_bytes),
                    what);
     }
-    into->blocks = static_cast<std::uint32_t>(info.multiprocessors * source.min_blocks);
+    const int at_once = info.multiprocessors * source.min_blocks;
+    into->blocks = static_cast<std::uint32_t>(at_once / source.cluster * source.cluster);
     if (source.claims_tiles()) {
       // A kernel stored by an earlier version has no array of this name, and keeps to the static tile
       // scheduler.

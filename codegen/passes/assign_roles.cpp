@@ -19,7 +19,8 @@
 //
 // Where blocks of a cluster give each other values, each says that it has begun, and every role
 // waits for all the others to have: no block writes to one that has not begun, and none has come to
-// its end while another waits for it to begin.
+// its end while another waits for it to begin. Where they share what their loops load, all meet in
+// the place of the block's barrier: a ring is then filled and released from all of them.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -61,6 +62,12 @@ class RoleAssignment {
     for (OpId id : program) (in_front_.count(id) ? front : rest).push_back(id);
     f_[consumers].ops = rest;
     add_rings(consumers, schedule_.outer_stages);
+    if (schedule_.multicast_blocks > 1 &&
+        std::ranges::none_of(f_.buffers, [](const Buffer& ring) { return ring.blocks > 1; }))
+      throw ScheduleError(
+          {fmt::format("multicast_blocks = {} for {}", schedule_.multicast_blocks, f_.name),
+           "what its loops load, or how far they go, hangs on the block's tile",
+           "multicast_blocks = 1"});
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
@@ -71,7 +78,8 @@ class RoleAssignment {
     f_[f_.body].ops = front;
     append_op(f_, f_.body, {.code = OpCode::init_mbarriers});
     if (schedule_.cluster_splits > 1) append_op(f_, f_.body, {.code = OpCode::enter_cluster});
-    append_op(f_, f_.body, {.code = OpCode::barrier});
+    const bool shares = schedule_.multicast_blocks > 1;
+    append_op(f_, f_.body, {.code = shares ? OpCode::cluster_sync : OpCode::barrier});
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
@@ -140,16 +148,41 @@ class RoleAssignment {
   }
 
   /// A ring for every load: `stages` slots in loops.
-  void add_rings(BlockId block, int stages) {
-    for (OpId id : f_[block].ops) {
+  void add_rings(BlockId block, int stages, const Op* loop = nullptr) {
+    for (OpId id : std::vector(f_[block].ops)) {
       const Op op = f_[id];
-      if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages);
+      if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages, &op);
       if (!is_copied(f_, op)) continue;
       Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
+      if (schedule_.multicast_blocks > 1 && loop && is_same_in_cluster(*loop, op))
+        ring.blocks = schedule_.multicast_blocks;
       f_[id].buffer = f_.add_buffer(std::move(ring));
     }
+  }
+
+  /// Whether a loop's load brings the same in all blocks of a cluster, which differ in their tile of
+  /// the axis along which they are neighbours.
+  [[nodiscard]] bool is_same_in_cluster(const Op& loop, const Op& load) const {
+    const auto tiled = std::ranges::find_if(f_.axes, [](const Axis& axis) {
+      return axis.kind == AxisKind::parallel_tiles && !axis.alias_of;
+    });
+    const AxisId axis(static_cast<std::size_t>(tiled - f_.axes.begin()));
+    if (tiled == f_.axes.end() || has_computed_positions(f_, load)) return false;
+    std::set<ValueId> read(loop.operands.begin(), loop.operands.begin() + loop.bounds);
+    for_each_use(load, [&](const ValueId& v) { read.insert(v); });
+    bool same = !needs_position(f_, load, axis);
+    for (std::vector<ValueId> left(read.begin(), read.end()); same && !left.empty();) {
+      const Op* op = f_.definition(left.back());
+      left.pop_back();
+      if (!op) continue;
+      same = !needs_position(f_, *op, axis);
+      for_each_use(*op, [&](const ValueId& v) {
+        if (read.insert(v).second) left.push_back(v);
+      });
+    }
+    return same;
   }
 
   void produce(OpId id, BlockId target) {

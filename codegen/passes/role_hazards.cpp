@@ -19,6 +19,9 @@
 //   Threads read what other blocks have written          the consumers of all blocks have met
 //                                                        (cluster_sync), in front of a region that
 //                                                        some of them alone enter
+//   A role that other blocks release slots of, or fill   all blocks have come to their end
+//   them for, ends                                       (cluster_sync): nobody writes to one that
+//                                                        has left
 //
 // The waits are there: stage_stores and overlap_products know where they cost least. Where one is
 // missing, or stands too late, the pass says so. What is written in a region behind a condition
@@ -97,6 +100,10 @@ class RoleHazards {
     const BlockId body = f_[role].body;
     walk(body, state);
     Builder end(f_, body);
+    const auto shares = [&](const Op& op) {
+      return op.code == OpCode::release && f_[op.buffer].blocks > 1;
+    };
+    if (any_op(f_, body, shares)) place(end, OpCode::cluster_sync);
     if (holds(f_, f_.body, OpCode::enter_cluster)) wait_for_cluster(end, state);
     for (const BufferId buffer : stored_)
       if (state.uses[buffer.index].handed_on > 0)

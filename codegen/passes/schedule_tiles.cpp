@@ -306,9 +306,14 @@ class TileScheduling {
     return {f_[made].results[0], f_[made].results[1]};
   }
 
-  /// How many blocks lie along an axis.
-  ValueId count(Builder& b, AxisId axis) const {
-    return f_[axis].kind == AxisKind::parallel_tiles ? b.tile_count(axis) : b.extent(axis);
+  /// How many blocks lie along an axis. Those of a cluster that share loads lie along the first, and
+  /// the last of them may lie behind all of its tiles.
+  ValueId count(Builder& b, AxisId axis) {
+    if (f_[axis].kind != AxisKind::parallel_tiles) return b.extent(axis);
+    const ValueId tiles = b.tile_count(axis);
+    const int blocks = axis == f_.grid.front() ? schedule_.multicast_blocks : 1;
+    if (blocks == 1) return tiles;
+    return b.mul(parts(b, tiles, b.integer(blocks)), b.integer(blocks));
   }
 
   ValueId count_of_all(Builder& b, const std::vector<AxisId>& axes) {

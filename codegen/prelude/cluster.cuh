@@ -2,6 +2,7 @@
 // other's shared memory.
 #pragma once
 
+#include "mbarrier.cuh"
 #include "memory.cuh"
 #include "types.cuh"
 
@@ -25,6 +26,18 @@ FC_DEVICE u32 cluster_address(u32 address, int block) {
 template <int n>
 FC_DEVICE void store_cluster(u32 address, const float* in) {
   FC_STORE_FLOATS("shared::cluster")
+}
+
+// At an mbarrier and at the one that lies where it does in another block.
+FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block) {
+  arrive(mbarrier);
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mbarrier + other_block)
+               : "memory");
+}
+// Once for a warp, when all its lanes have come.
+FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane) {
+  __syncwarp();
+  if (lane == 0) arrive_in_both(mbarrier, other_block);
 }
 
 }  // namespace fc

@@ -22,23 +22,30 @@ struct alignas(64) tensor_map {
 
 // load_box, by one thread. The box's bytes arrive at the mbarrier, whoever expects them. `target` is
 // a multiple of 128, and of eight lines of the swizzle.
+// load_box_for_cluster: into both blocks of the cluster, at the same places.
 // store_box, by one thread, after fence_async() in every thread that wrote the box and a barrier
 // among them.
-#define FC_BOX_COPIES(rank, coordinates, places, map_place, box_place, mbarrier_place)     \
-  FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier,                 \
-                          coordinates(FC_PARAMETER)) {                                     \
-    asm volatile("cp.async.bulk.tensor." rank                                              \
-                 ".shared::cluster.global.mbarrier::complete_tx::bytes [" box_place        \
-                 "], [" map_place ", {" places "}], [" mbarrier_place                      \
-                 "];" ::coordinates(FC_OPERAND),                                           \
-                 "l"(&map), "r"(target), "r"(mbarrier)                                     \
-                 : "memory");                                                              \
-  }                                                                                        \
-  FC_DEVICE void store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) { \
-    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [" map_place \
-                 ", {" places "}], [" box_place "];" ::coordinates(FC_OPERAND),            \
-                 "l"(&map), "r"(source)                                                    \
-                 : "memory");                                                              \
+#define FC_LOAD(begin, to, end, rank, coordinates, places, map_place, box_place, mbarrier_place) \
+  asm volatile(begin "cp.async.bulk.tensor." rank                                                \
+                     ".shared::cluster.global.mbarrier::complete_tx::bytes" to " [" box_place    \
+                     "], [" map_place ", {" places "}], [" mbarrier_place                        \
+                     "]" end ::coordinates(FC_OPERAND),                                          \
+               "l"(&map), "r"(target), "r"(mbarrier)                                             \
+               : "memory");
+#define FC_BOX_COPIES(rank, coordinates, places, map_place, box_place, mbarrier_place)       \
+  FC_DEVICE void load_box(                                                                   \
+      u32 target, const tensor_map& map, u32 mbarrier,                                       \
+      coordinates(FC_PARAMETER)){FC_LOAD("", "", ";", rank, coordinates, places, map_place,  \
+                                         box_place, mbarrier_place)} FC_DEVICE void          \
+  load_box_for_cluster(u32 target, const tensor_map& map, u32 mbarrier,                      \
+                       coordinates(FC_PARAMETER)){                                           \
+      FC_LOAD("{.reg .b16 both; mov.b16 both, 3; ", ".multicast::cluster", ", both;}", rank, \
+              coordinates, places, map_place, box_place, mbarrier_place)} FC_DEVICE void     \
+  store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER)) {                  \
+    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.bulk_group [" map_place   \
+                 ", {" places "}], [" box_place "];" ::coordinates(FC_OPERAND),              \
+                 "l"(&map), "r"(source)                                                      \
+                 : "memory");                                                                \
   }
 FC_BOX_COPIES("2d", FC_COORDINATES_2, "%0, %1", "%2", "%3", "%4")
 FC_BOX_COPIES("3d", FC_COORDINATES_3, "%0, %1, %2", "%3", "%4", "%5")

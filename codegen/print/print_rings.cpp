@@ -35,6 +35,10 @@ void KernelPrinter::print_ring_barriers(const Op&) {
     }
     out_.line("const fc::u32 {};", text);
   }
+  if (std::ranges::any_of(f_.buffers, [](const Buffer& ring) { return ring.blocks > 1; }))
+    other_block_ =
+        constant("fc::u32", "other_block",
+                 fmt::format("fc::cluster_address(shared, {} ^ 1) - shared", cluster_rank_));
   auto one = out_.block("if (thread == 0)");
   for (std::size_t i = 0; i < source_.tensor_maps.size(); ++i)
     out_.line("fc::prefetch_map({});", fields_.map(i));
@@ -47,7 +51,8 @@ void KernelPrinter::print_ring_barriers(const Op&) {
     const std::string place = f_[id].stages > 1 ? slot : "";
     out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
     if (f_[id].empty)
-      out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place), f_[id].releases);
+      out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place),
+                f_[id].releases * f_[id].blocks);
   }
   names_.release(slot);
   out_.line("fc::publish_mbarriers();");
@@ -122,7 +127,8 @@ void KernelPrinter::print_issue(const Op& op) {
 }
 
 /// A tile, as boxes of a panel each. They say themselves when they have completed. The next
-/// acquired slot is another; who reads the channel itself goes on where it releases.
+/// acquired slot is another; who reads the channel itself goes on where it releases. Of a tile that
+/// blocks of a cluster share, each loads some rows.
 void KernelPrinter::print_boxes(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
@@ -131,13 +137,17 @@ void KernelPrinter::print_boxes(const Op& op) {
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
   if (op.body) print_block(op.body);
   out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
+  const bool shared = buffer.blocks > 1;
+  const int size = size_of(buffer.dtype), rows = buffer.rows / buffer.blocks;
+  const auto of_rank = [&](int each) { return fmt::format("{} * {}", cluster_rank_, each); };
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width;
-      const int offset = size_of(buffer.dtype) * buffer.rows * column;
-      out_.line("fc::load_box({}{}, {}, {}, {});", target, plus(offset),
-                map_of(op, buffer.rows, loop.width), full,
-                box_coordinates(op, "0", std::to_string(column)));
+      std::string place = target + plus(size * buffer.rows * column);
+      if (shared) place += " + " + of_rank(rows * loop.width * size);
+      out_.line("fc::load_box{}({}, {}, {}, {});", shared ? "_for_cluster" : "", place,
+                map_of(op, rows, loop.width), full,
+                box_coordinates(op, shared ? of_rank(rows) : "0", std::to_string(column)));
     }
   if (buffer.empty) print_next_slot(buffer.stages, ring);
 }
@@ -197,10 +207,14 @@ void KernelPrinter::print_release(const Op& op) {
         out_.line("fc::arrive({});", empty);
         break;
       case Releaser::warp:
-        out_.line("fc::arrive_as_warp({}, lane);", empty);
+        out_.line("fc::arrive_as_warp{};",
+                  buffer.blocks > 1 ? fmt::format("_in_both({}, {}, lane)", empty, other_block_)
+                                    : fmt::format("({}, lane)", empty));
         break;
       case Releaser::warpgroup:
-        out_.line("if (thread % {} == 0) fc::arrive({});", group_threads, empty);
+        out_.line("if (thread % {} == 0) fc::arrive{};", group_threads,
+                  buffer.blocks > 1 ? fmt::format("_in_both({}, {})", empty, other_block_)
+                                    : fmt::format("({})", empty));
         break;
     }
   }

@@ -26,7 +26,7 @@ void KernelPrinter::collect_arguments() {
   source_.name = f_.name;
   source_.entry = entry_name(f_.name);
   source_.threads = schedule_.threads();
-  source_.cluster = schedule_.cluster_splits;
+  source_.cluster = schedule_.cluster();
   source_.min_blocks = schedule_.blocks_per_processor;
   source_.register_budget = schedule_.register_limit;
   source_.split_registers = registers_of_block(schedule_, register_split(schedule_));
@@ -146,6 +146,10 @@ void KernelPrinter::print_grid() {
   for (AxisId axis : f_.grid)
     source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
                             scalar_named(f_, f_[axis].longest)});
+  if (schedule_.multicast_blocks > 1) {
+    source_.grid.front().tile *= schedule_.multicast_blocks;
+    cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
+  }
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.

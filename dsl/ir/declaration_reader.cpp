@@ -88,6 +88,7 @@ void DeclarationReader::declare_buffer(bool channel) {
   if (channel) {
     in_.expect("by");
     buffer.transport = transport();
+    if (in_.take("among")) buffer.blocks = integer("the blocks that fill a slot together");
   }
   if (in_.take("pitch")) buffer.pitch = integer("the elements from row to row");
   if (in_.take("stride")) buffer.stride = integer("the bytes from slot to slot");

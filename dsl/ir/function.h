@@ -122,6 +122,9 @@ struct Buffer {
   BufferId over;  ///< has the address of this buffer, whose tiles are not needed any more
   /// Of a channel, whose slots are filled by `issue` and read behind `wait`.
   Transport transport = Transport::none;
+  /// Of a channel: how many blocks of a cluster fill a slot together, each with its part of the rows,
+  /// which it writes in all of them.
+  int blocks = 1;
 
   /// A slot hands a scalar from one role to another, rather than a tile.
   [[nodiscard]] bool holds_scalars() const { return transport == Transport::store; }

@@ -79,6 +79,7 @@ class Printer {
           fmt::format("{} {}: {} [{}, {}] stages {}", channel ? "channel" : "buffer", buffer.name,
                       name_of(buffer.dtype), buffer.rows, buffer.columns, buffer.stages);
       if (channel) text += fmt::format(" by {}", name_of(buffer.transport));
+      if (buffer.blocks > 1) text += fmt::format(" among {}", buffer.blocks);
       if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
       if (buffer.stride) text += fmt::format(" stride {}", buffer.stride);
       if (buffer.over) text += " over " + f_[buffer.over].name;

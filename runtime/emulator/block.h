@@ -95,8 +95,9 @@ class Block {
   void publish_mbarriers();
   void arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line);
   void wait_phase(std::uint32_t mbarrier, int parity, int line);
+  /// Into all blocks of the cluster, if `multicast`.
   void load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
-                int coordinates, int line);
+                int coordinates, bool multicast, int line);
   void store_box(const void* map, std::uint32_t source, const int* at, int coordinates, int line);
   void add_box(const void* map, std::uint32_t source, const int* at, int coordinates, bool in_turn,
                int line);
@@ -169,7 +170,10 @@ class Block {
   /// All lanes of a warp name one block, where the instruction can take it.
   static void check_block(const Warp& warp, std::uint32_t element_bytes, int line);
   [[noreturn]] void part(FaultKind kind, int line, const std::string& here);
+  [[nodiscard]] Block& owner_of(std::uint32_t address, int line);
   void receive(std::uint32_t address, const void* in, int bytes, Accessor from);
+  void check_reachable(Accessor from) const;
+  void note_received(Accessor from);
   void check_received() const;
   [[nodiscard]] Warp& warp() { return warps_[static_cast<std::size_t>(thread_index() / lanes)]; }
   [[nodiscard]] Group& group(int line);

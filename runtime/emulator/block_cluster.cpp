@@ -7,6 +7,7 @@ namespace {
 
 // An address in another block: its rank, counted from one, above the bits of an address.
 constexpr int rank_bit = 24;
+constexpr std::uint32_t offset_bits = (1u << rank_bit) - 1;
 
 }  // namespace
 
@@ -23,17 +24,37 @@ std::uint32_t Block::cluster_address(std::uint32_t address, int rank, int line) 
   return address | static_cast<std::uint32_t>(rank + 1) << rank_bit;
 }
 
-void Block::store_cluster(std::uint32_t address, const void* in, int bytes, int line) {
+/// The block in which a cluster_address lies.
+Block& Block::owner_of(std::uint32_t address, int line) {
   const int rank = static_cast<int>(address >> rank_bit) - 1;
   if (rank < 0 || rank >= cluster_.size())
     throw Fault{FaultKind::bad_operand, line,
                 fmt::format("{} is no address in a block of the cluster", address),
                 "cluster_address() of an address in shared memory"};
+  return cluster_[rank];
+}
+
+void Block::store_cluster(std::uint32_t address, const void* in, int bytes, int line) {
+  Block& owner = owner_of(address, line);
   banks_.gather(Primitive::store_shared, line, thread_index(), address, bytes);
-  cluster_[rank].receive(address & ((1u << rank_bit) - 1), in, bytes, accessor(line));
+  owner.receive(address & offset_bits, in, bytes, accessor(line));
 }
 
 void Block::receive(std::uint32_t address, const void* in, int bytes, Accessor from) {
+  check_reachable(from);
+  shared_.write(address, bytes, in, from);
+  note_received(from);
+}
+
+void Block::arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line) {
+  Block& owner = mbarrier > offset_bits ? owner_of(mbarrier, line) : *this;
+  if (&owner != this) owner.check_reachable(accessor(line));
+  owner.mbarriers_.arrive(mbarrier & offset_bits, expected_bytes, accessor(line));
+  owner.note_received(accessor(line));
+}
+
+/// A thread of the cluster may write to this block.
+void Block::check_reachable(Accessor from) const {
   const int rank = first_thread_ / threads_;
   if (!cluster_.barrier().knows_all(from.thread))
     throw Fault{FaultKind::race, from.line,
@@ -46,8 +67,11 @@ void Block::receive(std::uint32_t address, const void* in, int bytes, Accessor f
     throw Fault{FaultKind::race, from.line,
                 fmt::format("block {} of the cluster is written to after it has left", rank),
                 "a wait at the cluster's barrier, in that block, behind the write", from.thread};
-  shared_.write(address, bytes, in, from);
-  if (from.thread / threads_ != rank)
+}
+
+/// It has, and the block has to know of it when it leaves.
+void Block::note_received(Accessor from) {
+  if (from.thread / threads_ != first_thread_ / threads_)
     received_[from.thread] = {clocks_.now(from.thread), from.line};
 }
 

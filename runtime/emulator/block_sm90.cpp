@@ -4,6 +4,7 @@
 
 #include "runtime/emulator/block.h"
 #include "runtime/emulator/block_meeting.h"
+#include "runtime/emulator/cluster.h"
 
 namespace flashcore {
 namespace {
@@ -27,20 +28,21 @@ void Block::publish_mbarriers() {
   clocks_.publish(agent());
 }
 
-void Block::arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int line) {
-  mbarriers_.arrive(mbarrier, expected_bytes, accessor(line));
-}
-
 void Block::wait_phase(std::uint32_t mbarrier, int parity, int line) {
   mbarriers_.await(mbarrier, parity, accessor(line));
 }
 
 void Block::load_box(std::uint32_t target, const void* map, std::uint32_t mbarrier, const int* at,
-                     int coordinates, int line) {
+                     int coordinates, bool multicast, int line) {
   check_waited(line);
   const TensorBox box = box_of(map, target, at, coordinates, accessor(line));
-  bulk_.begin_load(box, coordinates, index_);
-  mbarriers_.add_box(mbarrier, box);
+  for (int rank = 0; rank < cluster_.size(); ++rank) {
+    Block& block = cluster_[rank];
+    if (&block != this && !multicast) continue;
+    if (&block != this) block.check_reachable(accessor(line));
+    block.bulk_.begin_load(box, coordinates, index_);
+    block.mbarriers_.add_box(mbarrier, box);
+  }
 }
 
 void Block::store_box(const void* map, std::uint32_t source, const int* at, int coordinates,

@@ -67,7 +67,9 @@ const FlashcoreMachine& emulated_machine() {
                        int line) { Block::current().wait_phase(mbarrier, parity, line); },
       .load_box =
           [](unsigned target, const void* map, unsigned mbarrier, const int* at, int coordinates,
-             int line) { Block::current().load_box(target, map, mbarrier, at, coordinates, line); },
+             int multicast, int line) {
+            Block::current().load_box(target, map, mbarrier, at, coordinates, multicast != 0, line);
+          },
       .store_box = [](const void* map, unsigned source, const int* at, int coordinates,
                       int line) { Block::current().store_box(map, source, at, coordinates, line); },
       .add_box =

@@ -56,6 +56,7 @@ std::string cost_family(const Schedule& s) {
   const int rows = s.tiles.at("rows");
   if (rows <= 64 && s.cluster_splits > 1) return fmt::format("{}/split", rows);
   if (rows <= 64 && !s.producer) return fmt::format("{}/no_producer", rows);
+  if (s.multicast_blocks > 1) return fmt::format("{}/multicast", rows);
   // Three warpgroups take as long in turns as without.
   return fmt::format("{}{}", rows, rows == 128 && s.ping_pong ? "/ping_pong" : "");
 }
@@ -107,6 +108,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
     : rows_(s.tiles.at("rows")),
       cols_(s.tiles.at("cols")),
       splits_(s.cluster_splits),
+      multicast_(s.multicast_blocks),
       positions_(s.positions_per_block),
       residents_(residents(spec, s)),
       order_(s.grid_order),
@@ -172,9 +174,14 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   tail_ = model.properties().tail / positions_;
 }
 
+/// Tiles of query rows of a head. Blocks that share loads come as whole clusters.
+double CostedSchedule::tiles_of(const AttentionProblem& problem) const {
+  return multicast_ * rounded_up(static_cast<double>(problem.q_len), share_of_row_ / multicast_);
+}
+
 CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) const {
   Load load;
-  load.tiles = rounded_up(static_cast<double>(problem.q_len), share_of_row_);
+  load.tiles = tiles_of(problem);
   load.heads = static_cast<double>(problem.batch * problem.heads);
   load.blocks = load.tiles * load.heads * blocks_per_tile_;
   load.share_of_key = 1 / static_cast<double>(std::max<std::int64_t>(problem.kv_len, 1));
@@ -207,8 +214,7 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   // static_us() adds up iterations interpolated between the samples; their mean may be below that of
   // all keys seen.
   if (is_static_) return launch_us_ + longest;
-  const double tiles = rounded_up(static_cast<double>(problem.q_len), share_of_row_) *
-                       static_cast<double>(problem.batch * problem.heads);
+  const double tiles = tiles_of(problem) * static_cast<double>(problem.batch * problem.heads);
   const double seen = visible.share * static_cast<double>(problem.kv_len);
   return launch_us_ + std::max(longest, tiles * (tile_slot_us_ + seen * tile_slot_key_us_));
 }

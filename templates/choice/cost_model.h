@@ -59,6 +59,7 @@ class CostedSchedule {
   struct Load;
   struct Parts;
   /// Without its iterations.
+  [[nodiscard]] double tiles_of(const AttentionProblem& problem) const;
   [[nodiscard]] Load load_of(const AttentionProblem& problem) const;
   void count_iterations(Load& load, const VisibleKeys& visible) const;
   /// Of a block that visits so many keys.
@@ -78,7 +79,7 @@ class CostedSchedule {
   /// many of them are left for the end.
   void group_heads(Load& load) const;
 
-  int rows_ = 0, cols_ = 0, splits_ = 1, positions_ = 1;
+  int rows_ = 0, cols_ = 0, splits_ = 1, multicast_ = 1, positions_ = 1;
   /// One through the number of rows, columns and splits of a tile: what is asked thousands of times
   /// multiplies by them.
   double share_of_row_ = 1, share_of_column_ = 1, share_of_split_ = 1;

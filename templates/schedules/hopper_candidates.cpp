@@ -278,6 +278,20 @@ void add_large(const Traits& traits, std::vector<Schedule>& to) {
   if (const auto three = columns_of_three_warpgroups(traits)) add(192, *three);
 }
 
+/// Where all query rows see all keys, two neighbouring blocks may load these together: half as many
+/// bytes come from L2, and what that saves of the power pays for keeping step in long loops. With as
+/// many key columns as there is room for; 192 would spill.
+void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
+  constexpr int most_columns = 176;
+  if (traits.masked || !traits.plain || !traits.may_persist || traits.widest <= 112) return;
+  Schedule s = large(traits, 128, most_columns);
+  s.multicast_blocks = 2;
+  s.ping_pong = traits.widest < 256;
+  s.peel_masks = s.rescale_before_product = s.rescale_before_wait = true;
+  while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
+  to.push_back(std::move(s));
+}
+
 /// Small blocks, of which several share a multiprocessor or, where there are few, several have
 /// their own: a warpgroup multiplies while another computes its softmax.
 void add_small(const Traits& traits, std::vector<Schedule>& to) {
@@ -360,6 +374,7 @@ std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTra
   if (!only_small) add_large(traits, candidates);
   add_small(traits, candidates);
   add_without_producer(traits, candidates);
+  add_multicast(traits, candidates);
   return candidates;
 }
 

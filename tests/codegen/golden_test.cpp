@@ -171,6 +171,16 @@ const Golden kernels[] = {
        schedule.grid_order = GridOrder::tiles_last;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_multicast",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 128;
+       Schedule schedule = warpgroups(128, 176);
+       schedule.persistent = schedule.ping_pong = true;
+       schedule.multicast_blocks = 2;
+       schedule.staged_stores = false;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_no_producer",
      [] {
        AttentionSpec spec;

@@ -315,6 +315,45 @@ TEST(WarpgroupRefusals, LoopsSplitOverACluster) {
             "  try: cluster_splits = 1");
 }
 
+TEST(WarpgroupRefusals, BlocksThatShareLoads) {
+  const Program program = attention_forward(head_dim(64));
+  Schedule schedule = warpgroups(128, 64);
+  schedule.persistent = true;
+  schedule.multicast_blocks = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
+  Schedule four = schedule;
+  four.multicast_blocks = 4;
+  EXPECT_EQ(refused(program, four, "sm_90a").words,
+            "multicast_blocks = 4\n"
+            "  why: two blocks of a cluster share what they load\n"
+            "  try: 1 or 2");
+  Schedule dynamic = schedule;
+  dynamic.tile_scheduler = PersistentScheduler::dynamic;
+  EXPECT_EQ(refused(program, dynamic, "sm_90a").words,
+            "multicast_blocks = 2 with tile_scheduler = dynamic and grid_order = tiles_first\n"
+            "  why: both go through neighbouring tiles, one pair after the other\n"
+            "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+  Schedule alone = schedule;
+  alone.persistent = false;
+  EXPECT_EQ(refused(program, alone, "sm_90a").words,
+            "multicast_blocks = 2 without persistent = true\n"
+            "  why: both go through neighbouring tiles, one pair after the other\n"
+            "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+  Schedule small = tiles({{"rows", 64}, {"cols", 64}});
+  small.multicast_blocks = 2;
+  EXPECT_EQ(refused(program, small).words,
+            "multicast_blocks = 2 without copy = tma\n"
+            "  why: a block's producer loads for both\n"
+            "  try: multicast_blocks = 1");
+  // Which keys the rows of a tile see is another question for each.
+  AttentionSpec masked = head_dim(64);
+  masked.mask = causal();
+  EXPECT_EQ(refused(attention_forward(masked), schedule, "sm_90a").words,
+            "multicast_blocks = 2 for attention_forward\n"
+            "  why: what its loops load, or how far they go, hangs on the block's tile\n"
+            "  try: multicast_blocks = 1");
+}
+
 struct Carried {
   Tile largest, sum;
 };

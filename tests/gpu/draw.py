@@ -130,7 +130,8 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     # Warpgroups that divide the columns, in a drawing of its own, so that the others stay.
     others = random.Random(f"{warps} {cols} {stages} {pick.random()}")
     divided = warps == 4 and changes["producer"] and others.random() < 0.3
-    return changes | {
+    shares = changes["persistent"] and spec.mask == fc.full() and others.random() < 0.5
+    drawn = changes | {
         "instruction": "wgmma",
         "copy": "tma",
         "softmax": "registers",
@@ -152,6 +153,9 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "producer_registers": 0,
         "consumer_registers": 0,
     }
+    if shares:  # what both blocks of a cluster load
+        drawn |= {"multicast_blocks": 2, "tile_scheduler": "serpentine", "grid_order": "tiles_first"}
+    return drawn
 
 
 def fits(spec: fc.AttentionSpec, warps: int, cols: int, stages: int) -> bool:

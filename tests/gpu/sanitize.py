@@ -151,6 +151,8 @@ def launches() -> list[Launch]:
         Launch("wgmma stays, drawn", causal,
                groups(8, 64, persistent=True, tile_scheduler="dynamic", outer_stages=2),
                (300, 300), 4, 25),
+        Launch("wgmma stays, loads shared", {},
+               groups(8, 64, persistent=True, multicast_blocks=2), (300, 300), 4, 25),
         Launch("wgmma unstaged stores", {}, groups(8, 96, staged_stores=False)),
         Launch("wgmma loops of 2 blocks", causal, groups(4, 64, cluster_splits=2)),
         Launch("wgmma loops of 8 blocks", {"lse": True}, groups(8, 64, cluster_splits=8)),

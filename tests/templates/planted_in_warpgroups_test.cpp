@@ -381,5 +381,49 @@ TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
   }
 }
 
+class PlantedInMulticast : public testing::Test {
+ protected:
+  AttentionSpec spec_ = full();
+  KernelSource source_ = make();
+
+  void expect_needed(const std::string& pattern, const std::string& instead, int least,
+                     const std::vector<FaultKind>& kinds) {
+    EXPECT_GE(expect_missed(spec_, source_, pattern, instead, kinds, many_tiles), least);
+  }
+
+ private:
+  static AttentionSpec full() {
+    AttentionSpec spec = small_spec();
+    spec.mask = Mask();
+    return spec;
+  }
+  [[nodiscard]] KernelSource make() const {
+    Schedule schedule = warpgroup_schedule(64, 16);
+    schedule.persistent = true;
+    schedule.multicast_blocks = 2;
+    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+  }
+};
+
+TEST_F(PlantedInMulticast, TheKernelItselfIsRight) { expect_right(spec_, source_, many_tiles); }
+
+TEST_F(PlantedInMulticast, BothBlocksMeetBeforeAndBehindAllLoads) {
+  const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race,
+                                        FaultKind::misused_mbarrier, FaultKind::deadlock};
+  expect_needed(R"(fc::arrive_at_cluster\(\);)", "", 2, kinds);
+  expect_needed(R"(fc::wait_cluster\(\);)", "", 2, kinds);
+  expect_needed(R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();", 2, {FaultKind::race});
+}
+
+TEST_F(PlantedInMulticast, EverySlotIsReleasedInBothBlocks) {
+  expect_needed(R"(fc::arrive_in_both\(([^,]*), other_block\);)", "fc::arrive($1);", 3,
+                {FaultKind::deadlock});
+}
+
+TEST_F(PlantedInMulticast, EachLoadsItsPartForBoth) {
+  expect_needed(R"(fc::load_box_for_cluster\()", "fc::load_box(", 2,
+                {FaultKind::deadlock, FaultKind::misused_mbarrier});
+}
+
 }  // namespace
 }  // namespace flashcore

@@ -37,6 +37,7 @@ class Schedule:
     persistent: bool = False
     tile_scheduler: Literal["serpentine", "dynamic"] = "serpentine"
     positions_per_block: int = 1
+    multicast_blocks: int = 1
     producer: bool = True
     producer_registers: int = 0
     consumer_registers: int = 0

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "language.h"
+#include "mbarrier.h"
 #include "types.cuh"
 
 namespace fc {
@@ -22,6 +23,16 @@ FC_DEVICE u32 cluster_address(u32 address, int block, int line = __builtin_LINE(
 template <int n>
 FC_DEVICE void store_cluster(u32 address, const float* in, int line = __builtin_LINE()) {
   fc_machine->store_cluster(address, in, 4 * n, line);
+}
+
+FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block, int line = __builtin_LINE()) {
+  arrive(mbarrier, line);
+  arrive(mbarrier + other_block, line);
+}
+FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane,
+                                      int line = __builtin_LINE()) {
+  fc_machine->sync_warp(line);
+  if (lane == 0) arrive_in_both(mbarrier, other_block, line);
 }
 
 }  // namespace fc

@@ -52,9 +52,9 @@ struct FlashcoreMachine {
   void (*arrive)(unsigned mbarrier, unsigned expected_bytes, int line);
   void (*wait_phase)(unsigned mbarrier, int parity, int line);
 
-  // `at`: as many coordinates. `map`: 128 bytes.
+  // `at`: as many coordinates. `map`: 128 bytes. `multicast`: into all blocks of the cluster.
   void (*load_box)(unsigned target, const void* map, unsigned mbarrier, const int* at,
-                   int coordinates, int line);
+                   int coordinates, int multicast, int line);
   void (*store_box)(const void* map, unsigned source, const int* at, int coordinates, int line);
   void (*add_box)(const void* map, unsigned source, const int* at, int coordinates, int in_turn,
                   int line);

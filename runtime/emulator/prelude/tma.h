@@ -17,47 +17,34 @@ struct alignas(64) tensor_map {
   u64 words[16];
 };
 
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y,
-                        source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y};
-  fc_machine->load_box(target, &map, mbarrier, at, 2, line.number);
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z,
-                        source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z};
-  fc_machine->load_box(target, &map, mbarrier, at, 3, line.number);
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u,
-                        source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z, u};
-  fc_machine->load_box(target, &map, mbarrier, at, 4, line.number);
-}
-FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier, int x, int y, int z, int u,
-                        int v, source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z, u, v};
-  fc_machine->load_box(target, &map, mbarrier, at, 5, line.number);
-}
-
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y,
-                         source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y};
-  fc_machine->store_box(&map, source, at, 2, line.number);
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z,
-                         source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z};
-  fc_machine->store_box(&map, source, at, 3, line.number);
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u,
-                         source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z, u};
-  fc_machine->store_box(&map, source, at, 4, line.number);
-}
-FC_DEVICE void store_box(const tensor_map& map, u32 source, int x, int y, int z, int u, int v,
-                         source_line line = {__builtin_LINE()}) {
-  const int at[] = {x, y, z, u, v};
-  fc_machine->store_box(&map, source, at, 5, line.number);
-}
+// The coordinates of a tensor of each rank, as parameters and as values.
+#define FC_COORDINATES_2(of) of(x), of(y)
+#define FC_COORDINATES_3(of) FC_COORDINATES_2(of), of(z)
+#define FC_COORDINATES_4(of) FC_COORDINATES_3(of), of(u)
+#define FC_COORDINATES_5(of) FC_COORDINATES_4(of), of(v)
+#define FC_PARAMETER(coordinate) int coordinate
+#define FC_VALUE(coordinate) coordinate
+#define FC_BOX_COPIES(rank, coordinates)                                                      \
+  FC_DEVICE void load_box(u32 target, const tensor_map& map, u32 mbarrier,                    \
+                          coordinates(FC_PARAMETER), source_line line = {__builtin_LINE()}) { \
+    const int at[] = {coordinates(FC_VALUE)};                                                 \
+    fc_machine->load_box(target, &map, mbarrier, at, rank, 0, line.number);                   \
+  }                                                                                           \
+  FC_DEVICE void load_box_for_cluster(u32 target, const tensor_map& map, u32 mbarrier,        \
+                                      coordinates(FC_PARAMETER),                              \
+                                      source_line line = {__builtin_LINE()}) {                \
+    const int at[] = {coordinates(FC_VALUE)};                                                 \
+    fc_machine->load_box(target, &map, mbarrier, at, rank, 1, line.number);                   \
+  }                                                                                           \
+  FC_DEVICE void store_box(const tensor_map& map, u32 source, coordinates(FC_PARAMETER),      \
+                           source_line line = {__builtin_LINE()}) {                           \
+    const int at[] = {coordinates(FC_VALUE)};                                                 \
+    fc_machine->store_box(&map, source, at, rank, line.number);                               \
+  }
+FC_BOX_COPIES(2, FC_COORDINATES_2)
+FC_BOX_COPIES(3, FC_COORDINATES_3)
+FC_BOX_COPIES(4, FC_COORDINATES_4)
+FC_BOX_COPIES(5, FC_COORDINATES_5)
 
 FC_DEVICE void commit_stores() { fc_machine->commit_stores(); }
 

@@ -95,6 +95,40 @@ TEST(Clusters, WritesAreOrderedBehindReads) {
                  FaultKind::race, "no barrier orders that write before this one");
 }
 
+constexpr std::string_view begin_with_mbarrier =
+    "if (thread == 0) {\n  fc::init_mbarrier(shared, 2);\n  fc::publish_mbarriers();\n}\n"
+    "fc::arrive_at_cluster();\nfc::wait_cluster();\n"
+    "const fc::u32 other = fc::cluster_address(shared, 1 - part) - shared;\n";
+
+TEST(Clusters, ArriveInBothBlocks) {
+  // A phase of each mbarrier is over when a thread of either block has come.
+  SmallRun run;
+  run(pair_of({begin_with_mbarrier,
+               "if (thread == 0) fc::arrive_in_both(shared, other);\nfc::wait_phase(shared, 0);\n"
+               "const float value = 1;\n",
+               show, arrive, await}),
+      2);
+  EXPECT_EQ(run.y[(32 + 7) * SmallRun::row_stride], 1.f);
+}
+
+TEST(Clusters, NobodyLeavesBeforeItKnowsOfTheLastArrival) {
+  expect_failure(pair_of({begin_with_mbarrier,
+                          "if (part == 1) return;\n"
+                          "if (thread == 0) fc::arrive_in_both(shared, other);  // here\n",
+                          arrive, await}),
+                 FaultKind::race, "after it has left");
+  expect_failure(pair_of({begin_with_mbarrier,
+                          "if (part == 0) return;\n"
+                          "if (thread == 0) fc::arrive_in_both(shared, other);  // here\n",
+                          arrive, await}),
+                 FaultKind::race, "the write may come later");
+}
+
+TEST(Clusters, NobodyArrivesWhereNoBlockIs) {
+  expect_failure(pair_of({begin_with_mbarrier, "fc::arrive_in_both(shared, 5u << 24);  // here\n"}),
+                 FaultKind::bad_operand, "is no address in a block of the cluster");
+}
+
 TEST(Clusters, ArriveAndWaitInTurn) {
   expect_failure(pair_of({"fc::enter_cluster();\n", "fc::arrive_at_cluster();  // here\n"}),
                  FaultKind::barrier_mismatch, "a second time");

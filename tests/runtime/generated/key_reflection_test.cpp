@@ -315,7 +315,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
                rescale_before_wait, lazy_scaling, reduction_chains, sums_by_products, ping_pong,
                persistent, tile_scheduler, positions_per_block, outer_stages, cluster_splits,
                producer, producer_registers, consumer_registers, blocks_per_processor,
-               register_limit, shared_limit] = all;
+               register_limit, shared_limit, multicast_blocks] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -346,6 +346,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"positions_per_block", {1, 2}},
       {"outer_stages", {1, 2}},
       {"cluster_splits", {1, 2}},
+      {"multicast_blocks", {1, 2}},
       {"producer", {true, false}},
       {"producer_registers", {24, 32, 40}},
       {"consumer_registers", {160, 216, 232, 240}},
