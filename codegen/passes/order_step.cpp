@@ -1,11 +1,12 @@
-#include "codegen/passes/order_step.h"
-
+// The order in which a step of a pipelined loop does the stages of the iterations in flight.
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <tuple>
 
 #include "codegen/analysis/visit.h"
+#include "codegen/analysis/warp_partition.h"
+#include "codegen/passes/products_in_flight.h"
 
 namespace flashcore {
 
@@ -57,7 +58,7 @@ class StepOrder {
       const OpId made_by = f_[v].definition;
       if (stage_here(made_by) == stage_of(id)) add_edge(made_by, id);
       // What is read of a stage in front lies where the next iteration's is put.
-      const OpId put_by = f_[viewed(f_, v)].definition;
+      const OpId put_by = f_[operand_root(f_, v).value].definition;
       if (const auto stage = stage_here(put_by);
           stage && *stage < stage_of(id) && takes_room(put_by))
         add_edge(id, put_by);

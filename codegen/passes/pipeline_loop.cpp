@@ -7,7 +7,6 @@
 
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/loop_tiles.h"
-#include "codegen/passes/order_step.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
 
