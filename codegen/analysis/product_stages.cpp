@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/rewrite.h"
 
@@ -186,7 +187,7 @@ class StageSearch {
   /// Registers and slots are held from the stage that makes a value to the last that reads it.
   void check_lifetimes() {
     for (const auto& [value, last] : stages_.read) {
-      const ValueId tile = viewed(f_, value);
+      const ValueId tile = operand_root(f_, value).value;
       const OpId made_by = definition_in_body(tile);
       const int stages = last - (made_by ? stages_.of.at(made_by) : stages_.made[value]);
       if (stages <= 0 || f_[value].type.axes.size() < 2) continue;
@@ -259,11 +260,6 @@ ProductStages single_product_stage(const Function& f, const Op& loop) {
   return StageSearch(f, loop, {}).run_as_one();
 }
 
-ValueId viewed(const Function& f, ValueId value) {
-  const Op* op = f.definition(value);
-  return op && op->code == OpCode::transpose ? viewed(f, op->operands[0]) : value;
-}
-
 bool needs_position(const Function& f, const Op& op, AxisId axis) {
   const auto follows = [&](AxisId other) {
     return other && axis && f.origin(other) == f.origin(axis);
@@ -285,41 +281,9 @@ bool scales_sum(const Function& f, const Op& loop, OpId id) {
   const Op& dot = f[readers[0]];
   if (dot.code != OpCode::dot || dot.operands.size() != 3 || dot.operands[2] != op.results[0])
     return false;
-  const auto& yielded = last_of(f, loop.body).operands;
-  const auto at = std::ranges::find(yielded, dot.results[0]);
-  if (at == yielded.end()) return false;
-  const ValueId sum = f[loop.body].arguments[static_cast<std::size_t>(at - yielded.begin()) + 1];
-  return std::ranges::count(op.operands, sum) == 1;
-}
-
-std::vector<LoadLeg> load_legs(const Function& f, const Op& loop,
-                               const std::vector<ValueId>& tiles) {
-  std::vector<LoadLeg> legs;
-  const auto& ops = f[loop.body].ops;
-  for (std::size_t load = 0; load < tiles.size(); ++load) {
-    std::size_t first = ops.size(), last = 0;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const Op& op = f[ops[i]];
-      if (op.code != OpCode::dot ||
-          (viewed(f, op.operands[0]) != tiles[load] && viewed(f, op.operands[1]) != tiles[load]))
-        continue;
-      first = std::min(first, i);
-      last = i;
-    }
-    const auto same = std::ranges::find(legs, first, &LoadLeg::first_use);
-    if (same == legs.end()) {
-      legs.push_back({first, last, {load}});
-    } else {
-      same->loads.push_back(load);
-      same->last_use = std::max(same->last_use, last);
-    }
-  }
-  std::ranges::sort(legs, {}, &LoadLeg::first_use);
-  return legs;
-}
-
-bool relays(const std::vector<LoadLeg>& legs) {
-  return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
+  const std::vector<Carried> carried = carried_by(f, loop);
+  const auto sum = std::ranges::find(carried, dot.results[0], &Carried::next);
+  return sum != carried.end() && std::ranges::count(op.operands, sum->argument) == 1;
 }
 
 }  // namespace flashcore

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "codegen/analysis/neutral.h"
-#include "codegen/analysis/product_stages.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -66,7 +66,7 @@ ValueId mask_value(Builder& b, ValueId value, AxisId axis, double neutral) {
 
 /// The cast that an operand is a transpose of, in the same block; else null.
 const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
-  const Op* cast = definition_as(f, viewed(f, value), OpCode::cast);
+  const Op* cast = definition_as(f, operand_root(f, value).value, OpCode::cast);
   const bool turned = cast && cast->results[0] != value;
   return turned && made_in(f, block, cast->results[0]) ? cast : nullptr;
 }
