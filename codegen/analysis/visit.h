@@ -13,6 +13,14 @@
 
 namespace flashcore {
 
+/// What a map has for a key, derived when it is first asked for.
+template <class Map, class Derive>
+typename Map::mapped_type remembered(Map& map, const typename Map::key_type& key,
+                                     const Derive& derive) {
+  const auto found = map.find(key);
+  return found != map.end() ? found->second : (map[key] = derive());
+}
+
 /// The op that ends a region.
 inline ir::Op& last_of(ir::Function& f, ir::BlockId region) { return f[f[region].ops.back()]; }
 inline const ir::Op& last_of(const ir::Function& f, ir::BlockId region) {

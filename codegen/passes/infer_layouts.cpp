@@ -272,7 +272,7 @@ class LayoutInference {
     std::vector<ValueId> vectors;
     if (kind_of(op.code) == OpKind::reduction && f_[op.results[0]].type.is_scalar())
       vectors = op.operands;
-    if (op.code == OpCode::scan_tiles) vectors = yield_of(f_, op).operands;
+    if (op.code == OpCode::scan_tiles) vectors = last_of(f_, op.body).operands;
     for (ValueId value : vectors) {
       if (f_[value].type.axes.size() != 1) continue;
       const AxisId axis = f_[value].type.axes[0];

@@ -166,7 +166,7 @@ class Refills {
     walk(f_[id].body, 0, inside, released);
     std::size_t result = f_[id].results.size() - released.size();
     for (std::size_t ring : released) {
-      yield_of(f_, f_[id]).operands.push_back(inside[ring].next);
+      last_of(f_, f_[id].body).operands.push_back(inside[ring].next);
       states[ring] = {f_[id].results[result++], {}};
     }
   }

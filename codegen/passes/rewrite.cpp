@@ -168,6 +168,19 @@ Builder behind(Function& f, BlockId block, OpId op) {
   return b;
 }
 
+ValueId last_position(Builder& b, AxisId axis) {
+  const ValueId end = b.add(b.tile_begin(axis), b.integer(b.function()[axis].tile));
+  return b.sub(b.min(end, b.extent(axis)), b.integer(1));
+}
+
+ValueId build_both(Builder& b, ValueId x, ValueId y) {
+  const Function& f = b.function();
+  if (!x || !y) return x ? x : y;
+  if (is_number(f, x, 0) || is_number(f, y, 1) || x == y) return x;
+  if (is_number(f, x, 1) || is_number(f, y, 0)) return y;
+  return b.elementwise(OpCode::logical_and, {x, y});
+}
+
 Region region_of(std::vector<OpId> ops, std::vector<ValueId> yielded) {
   return [ops = std::move(ops), yielded = std::move(yielded)](Builder& b) {
     for (OpId id : ops) b.place(id);
@@ -264,12 +277,6 @@ std::vector<ValueId> make_like(Builder& b, Op op, const std::vector<ValueId>& li
   return b.function()[id].results;
 }
 
-Op& yield_of(Function& f, const Op& loop) {
-  Op& last = last_of(f, loop.body);
-  if (last.code != OpCode::yield) throw InternalError("a loop's region does not end in a yield");
-  return last;
-}
-
 ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
   const TileType type = f[initial].type;
   const Layout layout = f[initial].layout;
@@ -288,7 +295,7 @@ void drop_carried(Function& f, OpId loop, std::size_t i) {
   const auto erase = [](auto& list, std::ptrdiff_t position) {
     list.erase(list.begin() + position);
   };
-  erase(yield_of(f, op).operands, at);
+  erase(last_of(f, op.body).operands, at);
   erase(op.operands, op.bounds + at);
   erase(op.results, at);
   erase(f[op.body].arguments, at + 1);

@@ -101,6 +101,27 @@ void rewrite_ops(ir::Function& f, ir::BlockId block, Rewrite&& rewrite, std::siz
   }
 }
 
+/// The same for the ops of a block and of all regions in it, those of an op's regions first.
+template <class Rewrite>
+void rewrite_inside_out(ir::Function& f, ir::BlockId block, const Rewrite& rewrite) {
+  rewrite_ops(f, block, [&](ir::Builder& b, ir::OpId id) {
+    for (const ir::BlockId region : Regions(f[id])) rewrite_inside_out(f, region, rewrite);
+    rewrite(b, id);
+  });
+}
+
+/// The same for all blocks, in the order in which they were made.
+template <class Rewrite>
+void rewrite_all_blocks(ir::Function& f, const Rewrite& rewrite) {
+  for (std::size_t b = 0; b < f.blocks.size(); ++b) rewrite_ops(f, ir::BlockId(b), rewrite);
+}
+
+/// The last position of the block's tile along an axis that exists.
+ir::ValueId last_position(ir::Builder& b, ir::AxisId axis);
+
+/// The condition that both of two hold. It takes no op where one of them is known; one may be none.
+ir::ValueId build_both(ir::Builder& b, ir::ValueId x, ir::ValueId y);
+
 /// Builds the ops of a region, and returns what it yields.
 using Region = std::function<std::vector<ir::ValueId>(ir::Builder&)>;
 
@@ -147,9 +168,6 @@ std::vector<ir::ValueId> make_like(ir::Builder& b, ir::Op op, const std::vector<
 
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
-
-/// The yield of a loop's region.
-ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
 
 /// The op that makes a value, if it is of this code; else null.
 const ir::Op* definition_as(const ir::Function& f, ir::ValueId value, ir::OpCode code);

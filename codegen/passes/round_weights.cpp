@@ -88,7 +88,7 @@ ValueId where_hidden(const Function& f, Builder& b, OpId loop, ValueId full, Val
 
 void round_sum(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
   const BlockId body = f[loop].body;
-  const OpId next = f[yield_of(f, f[loop]).operands[i]].definition;
+  const OpId next = f[last_of(f, body).operands[i]].definition;
   Builder b = behind(f, body, f[sum.total].definition);
   const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
   const ValueId chosen = where_hidden(f, b, loop, sum.total, as_taken);
@@ -118,7 +118,7 @@ void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
   const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
   const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
   const ValueId next = inside.add(carried, where_hidden(f, inside, loop, zero, added));
-  yield_of(f, f[loop]).operands.push_back(next);
+  last_of(f, f[loop].body).operands.push_back(next);
   const ValueId as_taken = behind(f, f.body, loop).add(exact, f[loop].results.back());
   for (OpId id : divisions) std::ranges::replace(f[id].operands, exact, as_taken);
 }

@@ -72,7 +72,7 @@ void sum_by_product(Function& f, OpId loop, std::size_t i, const SumOfOperand& s
   const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
   const ValueId next = b.dot(sum.rounded, view, scaled);
   f.definition(next)->instruction = f[sum.product].instruction;
-  yield_of(f, f[loop]).operands.push_back(next);
+  last_of(f, f[loop].body).operands.push_back(next);
   const ValueId total =
       behind(f, f.body, loop).reduce(OpCode::reduce_max, f[loop].results.back(), ones);
   f[total].name = label;
