@@ -22,7 +22,7 @@ class Deferral {
 
   void run() {
     visit(f_.body);
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) finish_products(BlockId(b));
+    finish_products();
   }
 
  private:
@@ -96,8 +96,8 @@ class Deferral {
 
   /// Products that are cut by warps and not deferred: the third operand counts once, so it comes
   /// after.
-  void finish_products(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+  void finish_products() {
+    rewrite_all_blocks(f_, [&](Builder& b, OpId id) {
       const Op dot = f_[id];
       if (dot.code != OpCode::dot || dot.scope != ReductionScope::block ||
           !cuts_sum(f_, dot, schedule_))

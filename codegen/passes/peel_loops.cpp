@@ -176,11 +176,12 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
   return std::nullopt;
 }
 
-/// From the inside out: the parts of a loop are copies of its finished body.
-void peel_block(Function& f, BlockId block, const PassContext& context) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
-    if (f[id].code != OpCode::scan_tiles)
-      for (const BlockId region : Regions(f[id])) peel_block(f, region, context);
+}  // namespace
+
+void peel_loops(Function& f, const PassContext& context) {
+  if (!context.schedule.peel_masks) return remove_dead_ops(f);
+  // The parts of a loop are copies of its finished body.
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
     const Op op = f[id];
     if (op.code != OpCode::loop) return;
     if (op.buffer)
@@ -189,12 +190,6 @@ void peel_block(Function& f, BlockId block, const PassContext& context) {
     else if (const auto full = guarded_tiles(f, op))
       Peeling(f, op, *full).run(b, id);
   });
-}
-
-}  // namespace
-
-void peel_loops(Function& f, const PassContext& context) {
-  if (context.schedule.peel_masks) peel_block(f, f.body, context);
   remove_dead_ops(f);
 }
 
