@@ -23,8 +23,8 @@ class StageSearch {
       : f_(f),
         loop_(loop),
         rules_(rules),
-        arguments_(f[loop.body].arguments),
-        yielded_(last_of(f, loop.body).operands) {
+        tile_(f[loop.body].arguments[0]),
+        carried_(carried_by(f, loop)) {
     for (OpId id : f[loop.body].ops)
       if (f[id].code != OpCode::yield && !is_fixed(f[id])) ops_.push_back(id);
   }
@@ -117,11 +117,10 @@ class StageSearch {
   }
 
   void note_values() {
-    stages_.made[arguments_[0]] = 0;
+    stages_.made[tile_] = 0;
     for (OpId id : ops_)
       for (ValueId result : f_[id].results) stages_.made[result] = stages_.of[id];
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      stages_.made[arguments_[i]] = std::max(0, made_by(yielded_[i - 1])) - 1;
+    for (const Carried& c : carried_) stages_.made[c.argument] = std::max(0, made_by(c.next)) - 1;
     for (OpId id : ops_) {
       const auto note = [&](const ValueId& v) {
         if (!stages_.made.count(v)) return;
@@ -129,7 +128,7 @@ class StageSearch {
         last = std::max(last, stages_.of[id]);
       };
       for_each_use(f_[id], note);
-      if (needs_position(f_, f_[id], loop_.axis)) note(arguments_[0]);
+      if (needs_position(f_, f_[id], loop_.axis)) note(tile_);
     }
   }
 
@@ -151,9 +150,9 @@ class StageSearch {
                            name_of_result(id), name_of(cause)));
       waits.insert(op.results.begin(), op.results.end());
     }
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      if (before(yielded_[i - 1]) && stages_.made[yielded_[i - 1]] > 0)
-        refuse(fmt::format("{} comes from two iterations before", name_of(arguments_[i])));
+    for (const Carried& c : carried_)
+      if (before(c.next) && stages_.made[c.next] > 0)
+        refuse(fmt::format("{} comes from two iterations before", name_of(c.argument)));
   }
 
   /// Products that all need the one in front have nothing to run beside.
@@ -212,8 +211,8 @@ class StageSearch {
 
   /// What a carried value is in the iteration before; none for others.
   [[nodiscard]] ValueId before(ValueId value) const {
-    const auto at = std::find(arguments_.begin() + 1, arguments_.end(), value);
-    return at == arguments_.end() ? ValueId{} : yielded_[at - arguments_.begin() - 1];
+    const auto at = std::ranges::find(carried_, value, &Carried::argument);
+    return at == carried_.end() ? ValueId{} : at->next;
   }
   [[nodiscard]] OpId definition_in_body(ValueId value) const {
     const OpId id = value ? f_[value].definition : OpId{};
@@ -240,8 +239,8 @@ class StageSearch {
   const Op& loop_;
   const StageRules rules_;
   std::vector<OpId> ops_;
-  const std::vector<ValueId>& arguments_;
-  const std::vector<ValueId>& yielded_;
+  const ValueId tile_;
+  const std::vector<Carried> carried_;
   ProductStages stages_;
 };
 
