@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/passes/rewrite.h"
+#include "codegen/analysis/visit.h"
 
 namespace flashcore {
 

@@ -30,7 +30,7 @@ class Deferral {
   /// where a mask's guard chooses; or none.
   std::vector<Op*> added_sums(ValueId next, ValueId carried) {
     const std::optional<CarriedSum> carries = carried_sum(f_, next, carried);
-    if (!carries || uses_[carried.index] != 1) return {};
+    if (!carries || !carries->added || carries->scaled || uses_[carried.index] != 1) return {};
     const ValueId sum = carries->added;
     std::vector<ValueId> sums{sum};
     if (const Op* chosen = f_.definition(sum);
@@ -52,13 +52,9 @@ class Deferral {
     Op* dot = f_.definition(next);
     const std::vector<int> all_uses = count_uses(f_);
     if (all_uses[next.index] != 1 || all_uses[carried.index] != 1) return nullptr;
-    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 3 ||
-        !cuts_sum(f_, *dot, schedule_))
-      return nullptr;
-    const ValueId start = dot->operands[2];
-    if (start == carried) return dot;
-    const Op* scaled = definition_as(f_, start, OpCode::mul);
-    return scaled && uses_[start.index] == 1 && reads(*scaled, carried) ? dot : nullptr;
+    const std::optional<CarriedSum> sum = carried_sum(f_, next, carried);
+    const bool apart = sum && sum->scaled && uses_[sum->scaled.index] != 1;
+    return sum && !sum->added && !apart && cuts_sum(f_, *dot, schedule_) ? dot : nullptr;
   }
 
   void visit(BlockId block) {

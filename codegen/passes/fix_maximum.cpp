@@ -192,25 +192,30 @@ class ReferenceChange {
   std::map<ValueId, Known> changes_;
 };
 
+/// The carried sums that are scaled as a carried maximum grows.
+std::vector<std::size_t> sums_following(const CarriedValues& carried, std::size_t extreme) {
+  std::vector<std::size_t> sums;
+  for (std::size_t i = 0; i < carried.size(); ++i)
+    if (carried[i] && carried[i]->factor && carried[i]->follows == extreme) sums.push_back(i);
+  return sums;
+}
+
 /// Whether the outputs are independent of the number that a loop subtracts as its maximum `extreme`.
 /// `carried` is what the loop at `position` carries; all that varies with the maximum follows it with
 /// one slope. Stores of probes are left out: they show what was computed.
 bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried,
                        std::size_t extreme) {
   const Op& loop = f[f[f.body].ops[position]];
-  const CarriedValue* first = nullptr;
-  for (const auto& value : carried) {
-    if (!value) return false;
-    if (!value->factor || value->follows != extreme) continue;
-    if (!first) first = &*value;
-    if (!value->slope || *value->slope == 0 || *value->slope != *first->slope ||
-        value->exponential != first->exponential)
+  const std::vector<std::size_t> sums = sums_following(carried, extreme);
+  const auto is_known = [](const auto& value) { return value.has_value(); };
+  if (sums.empty() || !std::ranges::all_of(carried, is_known)) return false;
+  const CarriedValue& first = *carried[sums[0]];
+  for (const std::size_t i : sums)
+    if (!first.slope || *first.slope == 0 || carried[i]->slope != first.slope ||
+        carried[i]->exponential != first.exponential)
       return false;
-  }
-  if (!first) return false;
-  ReferenceChange change(f, first->exponential, *first->slope);
-  for (std::size_t i = 0; i < carried.size(); ++i)
-    if (carried[i]->factor && carried[i]->follows == extreme) change.set(loop.results[i], {1, 0});
+  ReferenceChange change(f, first.exponential, *first.slope);
+  for (const std::size_t i : sums) change.set(loop.results[i], {1, 0});
   change.set(loop.results[extreme], {0, 1});
   if (!change.stores_nothing(loop.body)) return false;
   const auto& ops = f[f.body].ops;
@@ -276,12 +281,10 @@ std::optional<double> reference_for(Function& f, std::size_t position, const Car
   // relative to that.
   if (!constant_of(f, initial_of(loop, i)) || !is_reference_free(f, position, carried, i))
     return std::nullopt;
-  const CarriedValue* sum = nullptr;
-  for (std::size_t k = 0; k < carried.size(); ++k) {
-    if (!carried[k]->factor || carried[k]->follows != i) continue;
-    sum = &*carried[k];
+  const std::vector<std::size_t> sums = sums_following(carried, i);
+  for (const std::size_t k : sums)
     if (!is_number(f, initial_of(loop, k), 0)) return std::nullopt;
-  }
+  const CarriedValue& sum = *carried[sums.back()];
   const Carried maximum = carried_by(f, loop)[i];
   const Op& grown = *f.definition(maximum.next);
   const std::size_t other = grown.operands[0] == maximum.argument ? 1 : 0;
@@ -290,36 +293,29 @@ std::optional<double> reference_for(Function& f, std::size_t position, const Car
   // Where `slope` times the distance from the reference is the exponent: as near to 0 as the
   // reach allows.
   const double slope =
-      std::abs(*sum->slope) * (sum->exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
+      std::abs(*sum.slope) * (sum.exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
   const Reach reach = reach_of(f, exponentials_of(f, loop, i));
   const double least = bounds.high - reach.most / slope, most = bounds.low - reach.least / slope;
   if (least > most) return std::nullopt;
   const double reference = std::clamp(0.0, least, most);
-  return keeps_reach(f, loop, i, sum->factor, reference) ? std::optional(reference) : std::nullopt;
+  return keeps_reach(f, loop, i, sum.factor, reference) ? std::optional(reference) : std::nullopt;
 }
 
 /// The sum `next` of what is carried, times a factor, and something: without the factor.
 void add_unscaled(Function& f, ValueId next, ValueId carried) {
   Op& op = *f.definition(next);
-  if (op.code == OpCode::fma) {
-    const ValueId added = op.operands[2];
-    op.code = OpCode::add;
-    op.operands = {carried, added};
-    return;
-  }
-  for (ValueId& operand : op.operands)
-    if (const Op* scaled = definition_as(f, operand, OpCode::mul);
-        scaled && reads(*scaled, carried))
-      operand = carried;
+  const CarriedSum sum = *carried_sum(f, next, carried);
+  if (sum.scaled) return replace_use(op, sum.scaled, carried);
+  op.code = OpCode::add;
+  op.operands = {carried, sum.added};
 }
 
 void replace_maximum(Function& f, std::size_t position, const CarriedValues& carried, std::size_t i,
                      double reference) {
   const OpId loop = f[f.body].ops[position];
   const BlockId body = f[loop].body;
-  for (std::size_t k = 0; k < carried.size(); ++k)
-    if (carried[k]->factor && carried[k]->follows == i)
-      add_unscaled(f, last_of(f, body).operands[k], f[body].arguments[k + 1]);
+  for (const std::size_t k : sums_following(carried, i))
+    add_unscaled(f, last_of(f, body).operands[k], f[body].arguments[k + 1]);
   const ValueId next = last_of(f, body).operands[i];
   const TileType type = f[next].type;
   const std::string name = f[f[loop].results[i]].name;

@@ -47,7 +47,8 @@ std::optional<SumOfWeights> find_sum_of_weights(const Function& f, const Op& loo
   const auto [start, carried, next, result] = carried_by(f, loop)[i];
   const auto carries = carried_sum(f, next, carried);
   const std::vector<int> uses = count_uses_without_probes(f);
-  if (!is_number(f, start, 0) || !carries || carries->factor || uses[carried.index] != 1)
+  if (!is_number(f, start, 0) || !carries || carries->factor || !carries->added ||
+      uses[carried.index] != 1)
     return std::nullopt;
   const ValueId total = carries->added;
   const Op* reduction = definition_as(f, total, OpCode::reduce_sum);

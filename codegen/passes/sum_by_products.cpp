@@ -32,7 +32,8 @@ std::optional<SumOfOperand> find_sum_of_operand(const Function& f, const Op& loo
   const std::optional<CarriedSum> carries = carried_sum(f, next, carried);
   // What a probe looks at stays; what is merely probed beside it does not matter.
   const std::vector<int> uses = count_uses(f);
-  if (!is_number(f, start, 0) || !carries || uses[carried.index] != 1 || uses[next.index] != 1)
+  if (!is_number(f, start, 0) || !carries || !carries->added || carries->scaled ||
+      uses[carried.index] != 1 || uses[next.index] != 1)
     return std::nullopt;
   const ValueId total = on_full_tiles(f, carries->added);
   const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
