@@ -55,20 +55,18 @@ class IntervalAnalysis {
   // ---- numbers
 
   Range range(ValueId value) {
-    return remembered(ranges_, value, [&] { return derive(value); });
-  }
-
-  Range derive(ValueId value) {
-    const DType dtype = f_[value].type.dtype;
-    if (!is_pure(value) || (dtype != DType::i32 && dtype != DType::f32)) return {};
-    if (const auto direction = slope(value)) {
-      const ValueId first = copy(value, Rows::first);
-      if (*direction == 0) return {first, first};
-      const ValueId last = copy(value, Rows::last);
-      return *direction > 0 ? Range{first, last} : Range{last, first};
-    }
-    if (rows_only(value)) return extremes(value);
-    return derive_mixed(*f_.definition(value));
+    return remembered(ranges_, value, [&]() -> Range {
+      const DType dtype = f_[value].type.dtype;
+      if (!is_pure(value) || (dtype != DType::i32 && dtype != DType::f32)) return {};
+      if (const auto direction = slope(value)) {
+        const ValueId first = copy(value, Rows::first);
+        if (*direction == 0) return {first, first};
+        const ValueId last = copy(value, Rows::last);
+        return *direction > 0 ? Range{first, last} : Range{last, first};
+      }
+      if (rows_only(value)) return extremes(value);
+      return derive_mixed(*f_.definition(value));
+    });
   }
 
   /// Over the rows of the tile, each looked at.
@@ -315,22 +313,20 @@ class IntervalAnalysis {
   /// Whether the value is made of positions, scalars and gathers alone, by operations without a
   /// state.
   bool is_pure(ValueId value) {
-    return remembered(pure_, value, [&] { return derive_is_pure(value); });
-  }
-
-  bool derive_is_pure(ValueId value) {
-    const TileType& type = f_[value].type;
-    const auto is_known = [&](AxisId axis) { return axis == axis_ || axis == rows_; };
-    if (origins_[value.index] == Origin::iteration || !std::ranges::all_of(type.axes, is_known))
-      return false;
-    const Op* op = f_.definition(value);
-    const OpKind kind = op ? kind_of(op->code) : OpKind::memory;
-    if (kind == OpKind::elementwise)
-      return std::ranges::all_of(op->operands, [&](ValueId operand) { return is_pure(operand); });
-    if (kind == OpKind::source)
-      return op->code != OpCode::tile_begin || f_.origin(op->axis) != axis_;
-    // A scalar that does not change in the loop may come from anywhere.
-    return type.is_scalar() && kind != OpKind::control;
+    return remembered(pure_, value, [&] {
+      const TileType& type = f_[value].type;
+      const auto is_known = [&](AxisId axis) { return axis == axis_ || axis == rows_; };
+      if (origins_[value.index] == Origin::iteration || !std::ranges::all_of(type.axes, is_known))
+        return false;
+      const Op* op = f_.definition(value);
+      const OpKind kind = op ? kind_of(op->code) : OpKind::memory;
+      if (kind == OpKind::elementwise)
+        return std::ranges::all_of(op->operands, [&](ValueId operand) { return is_pure(operand); });
+      if (kind == OpKind::source)
+        return op->code != OpCode::tile_begin || f_.origin(op->axis) != axis_;
+      // A scalar that does not change in the loop may come from anywhere.
+      return type.is_scalar() && kind != OpKind::control;
+    });
   }
 
   bool has_rows(ValueId value) const { return rows_ && f_[value].type.has(rows_); }
@@ -339,53 +335,49 @@ class IntervalAnalysis {
 
   /// Numbers made of integers are no NaN; what is loaded or passed may be one.
   bool may_be_nan(ValueId value) {
-    return remembered(may_be_nan_, value, [&] { return derive_may_be_nan(value); });
-  }
-
-  bool derive_may_be_nan(ValueId value) {
-    if (f_[value].type.dtype == DType::i32) return false;
-    const Op* op = f_.definition(value);
-    if (!op) return true;
-    switch (op->code) {
-      case OpCode::constant:
-        return !std::isfinite(op->number);
-      case OpCode::cast:
-      case OpCode::neg:
-      case OpCode::abs:
-      case OpCode::add:
-      case OpCode::sub:
-      case OpCode::mul:
-      case OpCode::min:
-      case OpCode::max:
-      case OpCode::fma:
-        return std::ranges::any_of(op->operands, [&](ValueId x) { return may_be_nan(x); });
-      case OpCode::where:
-        return may_be_nan(op->operands[1]) || may_be_nan(op->operands[2]);
-      case OpCode::div:
-        return may_be_nan(op->operands[0]) || !is_positive_scalar(f_, op->operands[1]);
-      default:
-        return true;
-    }
+    return remembered(may_be_nan_, value, [&] {
+      if (f_[value].type.dtype == DType::i32) return false;
+      const Op* op = f_.definition(value);
+      if (!op) return true;
+      switch (op->code) {
+        case OpCode::constant:
+          return !std::isfinite(op->number);
+        case OpCode::cast:
+        case OpCode::neg:
+        case OpCode::abs:
+        case OpCode::add:
+        case OpCode::sub:
+        case OpCode::mul:
+        case OpCode::min:
+        case OpCode::max:
+        case OpCode::fma:
+          return std::ranges::any_of(op->operands, [&](ValueId x) { return may_be_nan(x); });
+        case OpCode::where:
+          return may_be_nan(op->operands[1]) || may_be_nan(op->operands[2]);
+        case OpCode::div:
+          return may_be_nan(op->operands[0]) || !is_positive_scalar(f_, op->operands[1]);
+        default:
+          return true;
+      }
+    });
   }
 
   /// With the row.
   Slope slope(ValueId value) {
-    return remembered(slopes_, value, [&] { return derive_slope(value); });
-  }
-
-  Slope derive_slope(ValueId value) {
-    if (!has_rows(value)) return 0;
-    const Op* op = f_.definition(value);
-    if (!op) return std::nullopt;
-    if (f_[value].type.dtype == DType::i32)
-      if (const auto form = affine_form(f_, value); form && form->quotients.empty()) {
-        const auto rows = form->positions.find(rows_);
-        const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
-        return factor > 0 ? 1 : factor < 0 ? -1 : 0;
-      }
-    std::vector<Slope> slopes;
-    for (ValueId operand : op->operands) slopes.push_back(slope(operand));
-    return slope_of(f_, *op, slopes);
+    return remembered(slopes_, value, [&]() -> Slope {
+      if (!has_rows(value)) return 0;
+      const Op* op = f_.definition(value);
+      if (!op) return std::nullopt;
+      if (f_[value].type.dtype == DType::i32)
+        if (const auto form = affine_form(f_, value); form && form->quotients.empty()) {
+          const auto rows = form->positions.find(rows_);
+          const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
+          return factor > 0 ? 1 : factor < 0 ? -1 : 0;
+        }
+      std::vector<Slope> slopes;
+      for (ValueId operand : op->operands) slopes.push_back(slope(operand));
+      return slope_of(f_, *op, slopes);
+    });
   }
 
   // ---- building

@@ -8,6 +8,7 @@
 // Without peel_masks such a loop stays whole, and tests the guard once a tile.
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -126,7 +127,7 @@ class Peeling {
   void copy(Builder& b, const Range& range) {
     const BlockId body = OpCopier(f_).copy_region(loop_.body);
     put(b, loop_, range.begin, range.end, body);
-    settled_.push_back({body, range.full});
+    settled_.emplace_back(body, range.full);
   }
 
   void put(Builder& b, Op op, ValueId begin, ValueId end, BlockId body) {
@@ -161,11 +162,7 @@ class Peeling {
   const Op loop_;
   const GuardedRange full_;
   std::vector<ValueId> carried_;
-  struct Settled {
-    BlockId body;
-    bool holds;
-  };
-  std::vector<Settled> settled_;
+  std::vector<std::pair<BlockId, bool>> settled_;  ///< of a part: its body, and whether it is full
 };
 
 /// The range of the guard that a loop's masks have, if it has one.

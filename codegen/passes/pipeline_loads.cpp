@@ -67,19 +67,13 @@ class Pipeliner {
                                       operand_root(f_, op.operands[1]).value == tile);
   }
 
-  [[nodiscard]] const Op* product_of(ValueId tile) const {
-    const Op* found = nullptr;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (multiplies(op, tile)) found = &op;
-    });
-    return found;
-  }
-
   BufferId buffer_for(const Op& load, int stages) {
     Buffer channel =
         channel_for(f_, load, asynchronous() ? Transport::cp_async : Transport::vector, stages);
-    if (const Op* product = product_of(load.results[0]))
-      channel.pitch = instruction_of(*product).pitch(channel.columns);
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (multiplies(op, load.results[0]))
+        channel.pitch = instruction_of(op).pitch(channel.columns);
+    });
     return f_.add_buffer(std::move(channel));
   }
 
