@@ -60,10 +60,10 @@ class StepOrder {
       if (const auto stage = stage_here(put_by);
           stage && *stage < stage_of(id) && takes_room(put_by))
         add_edge(id, put_by);
-      for (const Carried& carried : carried_)
-        if (const OpId next = f_[carried.next].definition;
-            carried.argument == v && stage_here(next) == stage_of(id) + 1)
-          add_edge(next, id);
+      for (const Carried& carried : carried_) {
+        const OpId next = f_[carried.next].definition;
+        if (carried.argument == v && stage_here(next) == stage_of(id) + 1) add_edge(next, id);
+      }
     });
     if (!keeps_place(f_[id])) return;
     for (OpId other : ops_)
