@@ -21,7 +21,9 @@ class Deferral {
   Deferral(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    visit(f_.body);
+    rewrite_inside_out(f_, f_.body, [&](Builder& b, OpId id) {
+      if (f_[id].body) defer_in_loop(b.block(), id);
+    });
     finish_products();
   }
 
@@ -55,14 +57,6 @@ class Deferral {
     const std::optional<CarriedSum> sum = carried_sum(f_, next, carried);
     const bool apart = sum && sum->scaled && uses_[sum->scaled.index] != 1;
     return sum && !sum->added && !apart && cuts_sum(f_, *dot, schedule_) ? dot : nullptr;
-  }
-
-  void visit(BlockId block) {
-    for (OpId id : std::vector(f_[block].ops)) {
-      if (!f_[id].body) continue;
-      visit(f_[id].body);
-      defer_in_loop(block, id);
-    }
   }
 
   void defer_in_loop(BlockId block, OpId id) {
