@@ -4,7 +4,6 @@
 # Two files may then have the same name in their anonymous namespaces, which the compiler reports as a
 # redefinition or as an ambiguous call. One of the two files belongs into this list: it is compiled alone.
 set(FLASHCORE_ALONE
-    codegen/analysis/reference_free.cpp
     codegen/instructions/mma_m16n8k8_tf32.cpp
     codegen/instructions/wgmma.cpp
     codegen/instructions/wmma.cpp

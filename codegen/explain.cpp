@@ -1,11 +1,14 @@
 #include "codegen/explain.h"
 
+#include <cstdlib>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "codegen/analysis/loop_masks.h"
 #include "codegen/generate.h"
+#include "dsl/expression_writer.h"
+#include "dsl/ir/affine.h"
 #include "dsl/ir/conjuncts.h"
 
 namespace flashcore {
@@ -20,6 +23,86 @@ std::vector<OpId> loops_of(const Function& f) {
       if (f[id].code == OpCode::loop) loops.push_back(id);
   return loops;
 }
+
+/// Conditions on positions as their author would write them: `cols <= rows + length(cols)`.
+class ExpressionText final : ExpressionWriter {
+ public:
+  ExpressionText(const Function& f, const PositionNames& names)
+      : ExpressionWriter(f, /*logic_apart=*/false), names_(names) {}
+
+  /// A value as an expression of positions, lengths, parameters and tensors.
+  /// "..." stands for what is beyond a few lines.
+  std::string of(ValueId value, Tightness least = loosest) {
+    written_ = 0;
+    return write(value, least);
+  }
+
+  /// A linear term that is at least 0 where it holds, solved for the position along `axis`.
+  std::string bound(const AffineForm& term, AxisId axis) {
+    const std::int64_t factor = term.positions.at(axis);
+    // Across the comparison every sign turns where the position counts positively.
+    const std::int64_t sign = factor > 0 ? -1 : 1;
+    std::string text;
+    const auto add = [&](std::int64_t by, const std::string& what) {
+      const std::int64_t size = std::abs(by);
+      const std::string product = what.empty() ? fmt::format("{}", size)
+                                  : size == 1  ? what
+                                               : fmt::format("{} * {}", size, what);
+      const bool less = by * sign < 0;
+      text += text.empty() ? (less ? "-" : "") + product : (less ? " - " : " + ") + product;
+    };
+    for (const bool positive : {true, false}) {
+      const auto counts = [&](std::int64_t by) { return by != 0 && (by * sign > 0) == positive; };
+      for (const auto& [other, by] : term.positions)
+        if (other != axis && counts(by)) add(by, source(OpCode::index, other));
+      for (const auto& [quotient, by] : term.quotients)
+        if (counts(by))
+          add(by,
+              fmt::format("({} // {})", source(OpCode::index, quotient.first), quotient.second));
+      for (const auto& [scalar, by] : term.scalars)
+        if (counts(by)) add(by, of(scalar, product));
+      if (counts(term.constant)) add(term.constant, "");
+    }
+    if (text.empty()) text = "0";
+    const std::string times = std::abs(factor) == 1 ? "" : fmt::format("{} * ", std::abs(factor));
+    return fmt::format("{}{} {} {}", times, source(OpCode::index, axis),
+                       factor > 0 ? ">=" : "<=", text);
+  }
+
+ private:
+  Piece piece(ValueId value) override {
+    constexpr int most = 200;
+    if (++written_ > most) return {"..."};
+    const Op* op = f_.definition(value);
+    const std::string& name = f_[value].name;
+    if (!op) return {name.empty() ? "a carried value" : name};
+    switch (op->code) {
+      case OpCode::constant:
+        return {fmt::format("{}", op->number), op->number < 0 ? prefix : whole};
+      case OpCode::parameter:
+        return {f_[op->parameter].name};
+      case OpCode::extent:
+      case OpCode::index:
+        return {source(op->code, op->axis)};
+      default:
+        break;
+    }
+    if (kind_of(op->code) != OpKind::elementwise)
+      return {name.empty() ? std::string(name_of(op->code)) : name};
+    const bool widens = op->code == OpCode::cast && is_half(f_[op->operands[0]].type.dtype);
+    return widens ? piece(op->operands[0]) : applied(*op);
+  }
+
+  std::string source(OpCode code, AxisId axis) const {
+    const std::string& name = f_[axis].name;
+    const std::string text = code == OpCode::extent ? fmt::format("length({})", name) : name;
+    const auto found = names_.find(text);
+    return found == names_.end() ? text : found->second;
+  }
+
+  const PositionNames& names_;
+  int written_ = 0;  ///< operations of the text in the making
+};
 
 class LoopExplanation {
  public:

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/passes/rewrite.h"
+#include "codegen/analysis/visit.h"
 
 namespace flashcore {
 
@@ -30,8 +30,7 @@ std::optional<NumberRun> scaled(const NumberRun& run, std::int64_t factor, std::
 }  // namespace
 
 std::optional<NumberRun> NumberRuns::of(ValueId value) {
-  if (const auto found = known_.find(value); found != known_.end()) return found->second;
-  return known_[value] = derive(value);
+  return remembered(known_, value, [&] { return derive(value); });
 }
 
 std::optional<NumberRun> NumberRuns::derive(ValueId value) {

@@ -6,6 +6,7 @@
 
 #include "codegen/analysis/neutral.h"
 #include "codegen/analysis/tile_guard.h"
+#include "codegen/analysis/visit.h"
 #include "dsl/ir/affine.h"
 
 namespace flashcore {
@@ -123,7 +124,7 @@ class RowsBeyond {
         case OpKind::memory:
           return false;  // nothing is stored beyond an axis
         case OpKind::control:
-          return is_summed_behind(op, value);
+          return is_summed_behind(value);
         default:
           break;
       }
@@ -136,17 +137,13 @@ class RowsBeyond {
 
  private:
   /// What a loop starts from, and what its iterations yield, is what the next one carries.
-  bool is_summed_behind(const Op& op, ValueId value) {
+  bool is_summed_behind(ValueId value) {
     return std::ranges::any_of(f_.ops, [&](const Op& loop) {
       if (loop.code != OpCode::loop) return false;
-      const OpId yield = f_[loop.body].ops.back();
-      if (&loop != &op && &f_[yield] != &op) return false;
-      const std::size_t first = &loop == &op ? static_cast<std::size_t>(loop.bounds) : 0;
-      for (std::size_t i = first; i < op.operands.size(); ++i)
-        if (op.operands[i] == value && (are_summed(f_[loop.body].arguments[i - first + 1]) ||
-                                        are_summed(loop.results[i - first])))
-          return true;
-      return false;
+      return std::ranges::any_of(carried_by(f_, loop), [&](const Carried& carried) {
+        return (carried.start == value || carried.next == value) &&
+               (are_summed(carried.argument) || are_summed(carried.result));
+      });
     });
   }
 

@@ -44,9 +44,7 @@ Fact extremum(const Fact& a, const Fact& b, double neutral) {
 }  // namespace
 
 Fact NeutralAnalysis::evaluate(ValueId value) {
-  const auto found = facts_.find(value);
-  if (found != facts_.end()) return found->second;
-  return facts_[value] = derive(value);
+  return remembered(facts_, value, [&] { return derive(value); });
 }
 
 Fact NeutralAnalysis::derive(ValueId value) {

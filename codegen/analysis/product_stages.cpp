@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/rewrite.h"
 
@@ -22,8 +23,8 @@ class StageSearch {
       : f_(f),
         loop_(loop),
         rules_(rules),
-        arguments_(f[loop.body].arguments),
-        yielded_(last_of(f, loop.body).operands) {
+        tile_(f[loop.body].arguments[0]),
+        carried_(carried_by(f, loop)) {
     for (OpId id : f[loop.body].ops)
       if (f[id].code != OpCode::yield && !is_fixed(f[id])) ops_.push_back(id);
   }
@@ -116,11 +117,10 @@ class StageSearch {
   }
 
   void note_values() {
-    stages_.made[arguments_[0]] = 0;
+    stages_.made[tile_] = 0;
     for (OpId id : ops_)
       for (ValueId result : f_[id].results) stages_.made[result] = stages_.of[id];
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      stages_.made[arguments_[i]] = std::max(0, made_by(yielded_[i - 1])) - 1;
+    for (const Carried& c : carried_) stages_.made[c.argument] = std::max(0, made_by(c.next)) - 1;
     for (OpId id : ops_) {
       const auto note = [&](const ValueId& v) {
         if (!stages_.made.count(v)) return;
@@ -128,7 +128,7 @@ class StageSearch {
         last = std::max(last, stages_.of[id]);
       };
       for_each_use(f_[id], note);
-      if (needs_position(f_, f_[id], loop_.axis)) note(arguments_[0]);
+      if (needs_position(f_, f_[id], loop_.axis)) note(tile_);
     }
   }
 
@@ -150,9 +150,9 @@ class StageSearch {
                            name_of_result(id), name_of(cause)));
       waits.insert(op.results.begin(), op.results.end());
     }
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      if (before(yielded_[i - 1]) && stages_.made[yielded_[i - 1]] > 0)
-        refuse(fmt::format("{} comes from two iterations before", name_of(arguments_[i])));
+    for (const Carried& c : carried_)
+      if (before(c.next) && stages_.made[c.next] > 0)
+        refuse(fmt::format("{} comes from two iterations before", name_of(c.argument)));
   }
 
   /// Products that all need the one in front have nothing to run beside.
@@ -186,7 +186,7 @@ class StageSearch {
   /// Registers and slots are held from the stage that makes a value to the last that reads it.
   void check_lifetimes() {
     for (const auto& [value, last] : stages_.read) {
-      const ValueId tile = viewed(f_, value);
+      const ValueId tile = operand_root(f_, value).value;
       const OpId made_by = definition_in_body(tile);
       const int stages = last - (made_by ? stages_.of.at(made_by) : stages_.made[value]);
       if (stages <= 0 || f_[value].type.axes.size() < 2) continue;
@@ -211,8 +211,8 @@ class StageSearch {
 
   /// What a carried value is in the iteration before; none for others.
   [[nodiscard]] ValueId before(ValueId value) const {
-    const auto at = std::find(arguments_.begin() + 1, arguments_.end(), value);
-    return at == arguments_.end() ? ValueId{} : yielded_[at - arguments_.begin() - 1];
+    const auto at = std::ranges::find(carried_, value, &Carried::argument);
+    return at == carried_.end() ? ValueId{} : at->next;
   }
   [[nodiscard]] OpId definition_in_body(ValueId value) const {
     const OpId id = value ? f_[value].definition : OpId{};
@@ -239,8 +239,8 @@ class StageSearch {
   const Op& loop_;
   const StageRules rules_;
   std::vector<OpId> ops_;
-  const std::vector<ValueId>& arguments_;
-  const std::vector<ValueId>& yielded_;
+  const ValueId tile_;
+  const std::vector<Carried> carried_;
   ProductStages stages_;
 };
 
@@ -257,11 +257,6 @@ ProductStages find_product_stages(const Function& f, const Op& loop, StageRules 
 
 ProductStages single_product_stage(const Function& f, const Op& loop) {
   return StageSearch(f, loop, {}).run_as_one();
-}
-
-ValueId viewed(const Function& f, ValueId value) {
-  const Op* op = f.definition(value);
-  return op && op->code == OpCode::transpose ? viewed(f, op->operands[0]) : value;
 }
 
 bool needs_position(const Function& f, const Op& op, AxisId axis) {
@@ -285,41 +280,9 @@ bool scales_sum(const Function& f, const Op& loop, OpId id) {
   const Op& dot = f[readers[0]];
   if (dot.code != OpCode::dot || dot.operands.size() != 3 || dot.operands[2] != op.results[0])
     return false;
-  const auto& yielded = last_of(f, loop.body).operands;
-  const auto at = std::ranges::find(yielded, dot.results[0]);
-  if (at == yielded.end()) return false;
-  const ValueId sum = f[loop.body].arguments[static_cast<std::size_t>(at - yielded.begin()) + 1];
-  return std::ranges::count(op.operands, sum) == 1;
-}
-
-std::vector<LoadLeg> load_legs(const Function& f, const Op& loop,
-                               const std::vector<ValueId>& tiles) {
-  std::vector<LoadLeg> legs;
-  const auto& ops = f[loop.body].ops;
-  for (std::size_t load = 0; load < tiles.size(); ++load) {
-    std::size_t first = ops.size(), last = 0;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const Op& op = f[ops[i]];
-      if (op.code != OpCode::dot ||
-          (viewed(f, op.operands[0]) != tiles[load] && viewed(f, op.operands[1]) != tiles[load]))
-        continue;
-      first = std::min(first, i);
-      last = i;
-    }
-    const auto same = std::ranges::find(legs, first, &LoadLeg::first_use);
-    if (same == legs.end()) {
-      legs.push_back({first, last, {load}});
-    } else {
-      same->loads.push_back(load);
-      same->last_use = std::max(same->last_use, last);
-    }
-  }
-  std::ranges::sort(legs, {}, &LoadLeg::first_use);
-  return legs;
-}
-
-bool relays(const std::vector<LoadLeg>& legs) {
-  return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
+  const std::vector<Carried> carried = carried_by(f, loop);
+  const auto sum = std::ranges::find(carried, dot.results[0], &Carried::next);
+  return sum != carried.end() && std::ranges::count(op.operands, sum->argument) == 1;
 }
 
 }  // namespace flashcore

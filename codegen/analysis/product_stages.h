@@ -1,11 +1,9 @@
 // In which stage of a software pipeline each op of a loop's body runs, so that asynchronous
-// products of several iterations are in flight at once; and which loads the first products wait for.
+// products of several iterations are in flight at once.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "dsl/ir/function.h"
 
@@ -40,9 +38,6 @@ ProductStages find_product_stages(const ir::Function& f, const ir::Op& loop, Sta
 /// needs the one in front.
 ProductStages single_product_stage(const ir::Function& f, const ir::Op& loop);
 
-/// What a view is of.
-ir::ValueId viewed(const ir::Function& f, ir::ValueId value);
-
 /// Whether an op asks at which tile of an axis it is.
 bool needs_position(const ir::Function& f, const ir::Op& op, ir::AxisId axis);
 
@@ -51,20 +46,5 @@ bool is_asynchronous_product(const ir::Op& op);
 /// Whether an op of a loop's body does nothing but scale a carried sum for the product that adds to
 /// it.
 bool scales_sum(const ir::Function& f, const ir::Op& loop, ir::OpId op);
-
-/// With one slot a load, the loads of a loop form a relay: each leg is what is first used in one
-/// place, and is on its way while the products of the leg in front run. A leg: loads whose tiles are
-/// first used by the same product of the loop's body.
-struct LoadLeg {
-  std::size_t first_use, last_use;  ///< positions of products
-  std::vector<std::size_t> loads;   ///< which of the tiles asked for
-};
-
-/// In the order of their first uses.
-std::vector<LoadLeg> load_legs(const ir::Function& f, const ir::Op& loop,
-                               const std::vector<ir::ValueId>& tiles);
-
-/// The next tile starts while the last leg's products run, so the first leg's must be over by then.
-bool relays(const std::vector<LoadLeg>& legs);
 
 }  // namespace flashcore

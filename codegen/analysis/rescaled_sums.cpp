@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "codegen/analysis/visit.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 namespace {
@@ -45,22 +45,14 @@ class Analysis {
     return std::nullopt;
   }
 
-  /// next = carried * factor + added, as an fma, a sum, or a product with something to add to.
+  /// next = carried * factor + added
   [[nodiscard]] std::optional<CarriedValue> sum(std::size_t i, const CarriedValues& known) {
-    const Op* op = f_.definition(next_[i]);
-    if (!op) return std::nullopt;
-    if (op->code == OpCode::fma) {
-      for (const std::size_t at : {0, 1})
-        if (op->operands[at] == carried(i))
-          return rescaled(op->operands[1 - at], degree_of(op->operands[2]), known);
-    } else if (op->code == OpCode::add) {
-      for (const std::size_t at : {0, 1})
-        if (const auto found = added(i, op->operands[at], degree_of(op->operands[1 - at]), known))
-          return found;
-    } else if (op->code == OpCode::dot && op->operands.size() == 3) {
-      return added(i, op->operands[2], degree_of_product(*op), known);
-    }
-    return std::nullopt;
+    const auto made = carried_sum(f_, next_[i], carried(i));
+    if (!made) return std::nullopt;
+    const Degree degree =
+        made->added ? degree_of(made->added) : degree_of_product(*f_.definition(next_[i]));
+    if (made->factor) return rescaled(made->factor, degree, known);
+    return degree.varies ? std::nullopt : std::optional(CarriedValue{});
   }
 
   /// What an iteration adds: for an exponent that is followed, whether it is a multiple of
@@ -71,17 +63,6 @@ class Analysis {
     OpCode exponential{};
     Terms exponent;  ///< the varying terms
   };
-
-  [[nodiscard]] std::optional<CarriedValue> added(std::size_t i, ValueId to, const Degree& degree,
-                                                  const CarriedValues& known) {
-    if (to == carried(i)) return degree.varies ? std::nullopt : std::optional(CarriedValue{});
-    const Op* scaled = f_.definition(to);
-    if (!scaled || scaled->code != OpCode::mul) return std::nullopt;
-    for (const std::size_t at : {0, 1})
-      if (scaled->operands[at] == carried(i))
-        return rescaled(scaled->operands[1 - at], degree, known);
-    return std::nullopt;
-  }
 
   /// The factor is exp(h(m) - h(m')), what is added a multiple of exp(-h(m')).
   [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor, const Degree& degree,
@@ -118,11 +99,10 @@ class Analysis {
       double product = term.negative ? 1 : -1;
       int times = 0;
       for (ValueId factor : term.factors) {
-        const Op* op = f_.definition(factor);
         if (factor == extreme)
           ++times;
-        else if (op && op->code == OpCode::constant)
-          product *= op->number;
+        else if (const double* number = constant_of(f_, factor))
+          product *= *number;
         else
           return std::nullopt;
       }
@@ -197,9 +177,7 @@ class Analysis {
       case OpCode::dot:
         return op->operands.size() == 2 ? degree_of_product(*op) : unknown;
       case OpCode::where: {
-        const Op* otherwise = f_.definition(op->operands[2]);
-        const bool zero =
-            otherwise && otherwise->code == OpCode::constant && otherwise->number == 0;
+        const bool zero = is_number(f_, op->operands[2], 0);
         return varies(op->operands[0]) || !zero ? unknown : degree_of(op->operands[1]);
       }
       case OpCode::exp:

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/visit.h"
 
 namespace flashcore {
 
@@ -35,12 +36,10 @@ std::map<BufferId, RolesOf> roles_of_rings(const Function& f) {
 
 Releaser releaser_of(const Function& f, BufferId ring) {
   if (f[ring].holds_scalars()) return Releaser::thread;
-  bool by_threads = false;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    by_threads = by_threads ||
-                 (op.code == OpCode::convert && !op.buffer && buffer_of(f, op.operands[0]) == ring);
-  });
-  return by_threads ? Releaser::warp : Releaser::warpgroup;
+  const auto reads = [&](const Op& op) {
+    return op.code == OpCode::convert && !op.buffer && buffer_of(f, op.operands[0]) == ring;
+  };
+  return any_op(f, f.body, reads) ? Releaser::warp : Releaser::warpgroup;
 }
 
 RingBarriers ring_barriers(const Function& f, int bytes) {

@@ -72,23 +72,20 @@ ValueId TileGuards::of(const Op& mask) const {
 
 ValueId TileGuards::build_opposite(Builder& b, ValueId guard) const {
   const Op op = *f_.definition(guard);
-  const auto scalar = [&](OpCode code, std::vector<ValueId> operands) {
-    return b.elementwise(code, std::move(operands));
-  };
   switch (op.code) {
     case OpCode::lt:
-      return scalar(OpCode::ge, op.operands);
+      return b.elementwise(OpCode::ge, op.operands);
     case OpCode::ge:
-      return scalar(OpCode::lt, op.operands);
+      return b.elementwise(OpCode::lt, op.operands);
     case OpCode::logical_and: {
       const ValueId low = build_opposite(b, op.operands[0]);
-      return scalar(OpCode::logical_or, {low, build_opposite(b, op.operands[1])});
+      return b.elementwise(OpCode::logical_or, {low, build_opposite(b, op.operands[1])});
     }
     default: {
       // Asked again, perhaps further in front.
       Op asked{.code = op.code, .operands = op.operands, .buffer = op.buffer};
       const ValueId full = b.make(std::move(asked), {DType::i1, {}});
-      return scalar(OpCode::logical_not, {full});
+      return b.elementwise(OpCode::logical_not, {full});
     }
   }
 }

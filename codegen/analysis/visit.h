@@ -1,9 +1,10 @@
-// Short ways to look through a program: axes of a kind, the regions of an op, what it reads and
-// carries, whether some op is of a kind.
+// Short ways to look through a program: axes of a kind, what makes a value, which number it is, the
+// regions of an op, what it reads and carries, whether some op is of a kind.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -12,6 +13,14 @@
 #include "dsl/ir/function.h"
 
 namespace flashcore {
+
+/// What a map has for a key, derived when it is first asked for.
+template <class Map, class Derive>
+typename Map::mapped_type remembered(Map& map, const typename Map::key_type& key,
+                                     const Derive& derive) {
+  const auto found = map.find(key);
+  return found != map.end() ? found->second : (map[key] = derive());
+}
 
 /// The op that ends a region.
 inline ir::Op& last_of(ir::Function& f, ir::BlockId region) { return f[f[region].ops.back()]; }
@@ -74,6 +83,51 @@ inline std::optional<Carried> carried_as(const ir::Function& f, ir::ValueId valu
   return std::nullopt;
 }
 
+/// The op that makes a value, if it is of this code; else null.
+inline const ir::Op* definition_as(const ir::Function& f, ir::ValueId value, ir::OpCode code) {
+  const ir::Op* op = f.definition(value);
+  return op && op->code == code ? op : nullptr;
+}
+
+/// Whether an op without operands makes the value.
+inline bool is_source(const ir::Function& f, ir::ValueId value) {
+  const ir::Op* op = f.definition(value);
+  return op && ir::kind_of(op->code) == ir::OpKind::source;
+}
+
+/// The number a value is known to be, if it is a constant.
+inline const double* constant_of(const ir::Function& f, ir::ValueId value) {
+  const ir::Op* op = definition_as(f, value, ir::OpCode::constant);
+  return op ? &op->number : nullptr;
+}
+
+/// Whether a value is known to be this number.
+inline bool is_number(const ir::Function& f, ir::ValueId value, double number) {
+  const double* known = constant_of(f, value);
+  return known && *known == number;
+}
+
+/// Whether a value is the constant minus infinity, which masks put in the place of what they hide.
+inline bool is_minus_infinity(const ir::Function& f, ir::ValueId value) {
+  return is_number(f, value, -INFINITY);
+}
+
+/// Where an op stands in its block.
+inline std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op) {
+  const auto& ops = f[block].ops;
+  return static_cast<std::size_t>(std::ranges::find(ops, op) - ops.begin());
+}
+
+/// Whether an op of the block makes the value.
+inline bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value) {
+  return std::ranges::count(f[block].ops, f[value].definition) > 0;
+}
+
+/// Whether an op is of a code, for algorithms over the ops of a block.
+inline auto has_code(const ir::Function& f, ir::OpCode code) {
+  return [&f, code](ir::OpId id) { return f[id].code == code; };
+}
+
 /// The regions that an op has, for a loop over them. They stay the same while it changes.
 class Regions {
  public:
@@ -106,6 +160,10 @@ bool any_op(const ir::Function& f, ir::BlockId block, Test&& test) {
   bool any = false;
   ir::for_each_op(f, block, [&](const ir::Op& op, ir::BlockId) { any = any || test(op); });
   return any;
+}
+/// Whether an op of this code stands in a block or in a region inside it.
+inline bool holds(const ir::Function& f, ir::BlockId block, ir::OpCode code) {
+  return any_op(f, block, [&](const ir::Op& op) { return op.code == code; });
 }
 /// Whether `test(const Op&)` holds for an op or for some op of its regions.
 template <class Test>

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/instructions/instruction.h"
-#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 
@@ -49,13 +49,6 @@ BlockId block_of(const Function& f, ValueId value) {
       return BlockId(b);
   }
   return {};
-}
-
-bool is_cast_read_elsewhere(const Function& f, ValueId value) {
-  const Op* made_by = f.definition(value);
-  if (!made_by || made_by->code != OpCode::cast) return false;
-  return !all_readers(f, f.body, value,
-                      [](const Op& op, std::size_t k) { return op.code == OpCode::dot && k == 0; });
 }
 
 bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,

@@ -23,9 +23,6 @@ OperandRoot operand_root(const ir::Function& f, ir::ValueId operand);
 /// The block in which a value is made: by an op, or as an argument of the region.
 ir::BlockId block_of(const ir::Function& f, ir::ValueId value);
 
-/// Whether a value is a cast that anything reads but products as their left operand.
-bool is_cast_read_elsewhere(const ir::Function& f, ir::ValueId value);
-
 /// Whether operand `k` (0 or 1) of a product is computed and goes through shared memory.
 bool goes_through_shared(const ir::Function& f, const ir::Op& dot, std::size_t k,
                          const Schedule& schedule);

@@ -73,10 +73,7 @@ const TensorInstruction& describe(Instruction name);
 /// Of a product, or of the conversion of an operand.
 const TensorInstruction& instruction_of(const ir::Op& op);
 
-// One function for each file of the folder.
-const TensorInstruction& mma_m16n8k16();
-const TensorInstruction& mma_m16n8k8_tf32();
-const TensorInstruction& wmma();
-const TensorInstruction& wgmma();
+// One for each file of the folder.
+extern const TensorInstruction mma_m16n8k16, mma_m16n8k8_tf32, wmma, wgmma;
 
 }  // namespace flashcore

@@ -4,7 +4,7 @@
 namespace flashcore {
 
 const TensorInstruction& describe(Instruction name) {
-  for (const TensorInstruction* one : {&mma_m16n8k16(), &mma_m16n8k8_tf32(), &wmma(), &wgmma()})
+  for (const TensorInstruction* one : {&mma_m16n8k16, &mma_m16n8k8_tf32, &wmma, &wgmma})
     if (one->name == name) return *one;
   throw InternalError("an instruction without a description");
 }

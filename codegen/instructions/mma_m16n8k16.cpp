@@ -47,15 +47,12 @@ void print_left_load(const LeftOperandLoad& load) {
 
 }  // namespace
 
-const TensorInstruction& mma_m16n8k16() {
-  static constexpr TensorInstruction description{
-      .name = Instruction::mma_m16n8k16,
-      .available = &Target::mma_m16n8k16,
-      .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
-      .column_step = 16,  // ldmatrix brings two instructions' columns
-      .print_product = print_product,
-      .print_left_load = print_left_load};
-  return description;
-}
+constexpr TensorInstruction mma_m16n8k16{
+    .name = Instruction::mma_m16n8k16,
+    .available = &Target::mma_m16n8k16,
+    .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
+    .column_step = 16,  // ldmatrix brings two instructions' columns
+    .print_product = print_product,
+    .print_left_load = print_left_load};
 
 }  // namespace flashcore

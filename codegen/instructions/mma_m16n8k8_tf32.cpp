@@ -147,17 +147,14 @@ void print_left_load(const LeftOperandLoad& load) {
 
 }  // namespace
 
-const TensorInstruction& mma_m16n8k8_tf32() {
-  static constexpr TensorInstruction description{
-      .name = Instruction::mma_m16n8k8_tf32,
-      .available = &Target::tf32,
-      .instead = "a target from sm_80 up, or a cast of the operands to f16",
-      .takes = [](DType dtype) { return dtype == DType::f32; },
-      .column_step = 16,  // ldmatrix brings two instructions' columns
-      .takes_sums = true,
-      .print_product = print_product,
-      .print_left_load = print_left_load};
-  return description;
-}
+constexpr TensorInstruction mma_m16n8k8_tf32{
+    .name = Instruction::mma_m16n8k8_tf32,
+    .available = &Target::tf32,
+    .instead = "a target from sm_80 up, or a cast of the operands to f16",
+    .takes = [](DType dtype) { return dtype == DType::f32; },
+    .column_step = 16,  // ldmatrix brings two instructions' columns
+    .takes_sums = true,
+    .print_product = print_product,
+    .print_left_load = print_left_load};
 
 }  // namespace flashcore

@@ -95,24 +95,21 @@ void print_product(const Product& p) {
 
 }  // namespace
 
-const TensorInstruction& wgmma() {
-  static constexpr TensorInstruction description{
-      .name = Instruction::wgmma,
-      .available = &Target::wgmma,
-      .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
-      .rows = 64,
-      .warps = 4,
-      .asynchronous = true,
-      .column_step = 8,
-      .rows_once = true,  // a loop over other rows would keep their sums in other registers
-      .most_warps = 12,
-      .computed_right =
-          ComputedOperand::none,  // warpgroups would have to meet for it, in every iteration
-      .turns_computed_left = true,
-      .by_copy_engine = true,
-      .starts_sums = true,
-      .print_product = print_product};
-  return description;
-}
+constexpr TensorInstruction wgmma{
+    .name = Instruction::wgmma,
+    .available = &Target::wgmma,
+    .instead = "instruction = mma_m16n8k16 with copy = cp_async, or target sm_90a",
+    .rows = 64,
+    .warps = 4,
+    .asynchronous = true,
+    .column_step = 8,
+    .rows_once = true,  // a loop over other rows would keep their sums in other registers
+    .most_warps = 12,
+    .computed_right =
+        ComputedOperand::none,  // warpgroups would have to meet for it, in every iteration
+    .turns_computed_left = true,
+    .by_copy_engine = true,
+    .starts_sums = true,
+    .print_product = print_product};
 
 }  // namespace flashcore

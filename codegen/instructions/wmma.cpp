@@ -43,21 +43,19 @@ void print_left_load(const LeftOperandLoad& load) {
   load.out.line("fc::load_block({}[i][k], {});", load.array, left_block(load.source, load.rows));
 }
 
+constexpr ir::AxisLayout block{.slots = 16};
+
 }  // namespace
 
-const TensorInstruction& wmma() {
-  static constexpr ir::AxisLayout block{.slots = 16};
-  static constexpr TensorInstruction description{
-      .name = Instruction::wmma,
-      .columns = 16,
-      .opaque = true,
-      .sum_rows = block,
-      .sum_columns = block,
-      .computed_left = ComputedOperand::shared,
-      .pitch = shared_pitch,  // a block is read by its first address and a pitch
-      .print_product = print_product,
-      .print_left_load = print_left_load};
-  return description;
-}
+constexpr TensorInstruction wmma{
+    .name = Instruction::wmma,
+    .columns = 16,
+    .opaque = true,
+    .sum_rows = block,
+    .sum_columns = block,
+    .computed_left = ComputedOperand::shared,
+    .pitch = shared_pitch,  // a block is read by its first address and a pitch
+    .print_product = print_product,
+    .print_left_load = print_left_load};
 
 }  // namespace flashcore

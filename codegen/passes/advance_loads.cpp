@@ -52,10 +52,7 @@ void advance_in(Function& f, BlockId block) {
       enter_tile(in, loop, tile.tile);
       for (auto id = begin; id != end; ++id) copier.copy(in, *id);
       if (!others) return {};
-      Op behind = loop;
-      behind.operands = bounds_behind_first(in, loop, tile.tile);
-      behind.bounds = 2;
-      append_op(f, in.block(), std::move(behind));
+      append_op(f, in.block(), loop_behind_first(in, loop, tile.tile));
       return {};
     });
   };

@@ -126,11 +126,14 @@ class ArrayAssignment {
     const auto walk = [&](const auto& self, BlockId block) -> void {
       for (OpId id : f_[block].ops) {
         const Op& op = f_[id];
+        for (ValueId result : op.results) note(result);
         if (op.code == OpCode::nest) {
-          nest(op, note);
+          // What it yields is made in the array of its result, one element after the other.
+          const auto& yielded = last_of(f_, op.body).operands;
+          for (std::size_t i = 0; i < yielded.size(); ++i)
+            f_[yielded[i]].array = f_[op.results[i]].array;
           continue;
         }
-        for (ValueId result : op.results) note(result);
         for (const BlockId region : Regions(op)) {
           for (ValueId argument : f_[region].arguments) note(argument);
           self(self, region);
@@ -138,16 +141,6 @@ class ArrayAssignment {
       }
     };
     walk(walk, f_.body);
-  }
-
-  /// What a nest yields is made in the array of its result, one element after the other.
-  template <class Note>
-  void nest(const Op& op, const Note& note) {
-    const auto& yielded = last_of(f_, op.body).operands;
-    for (std::size_t i = 0; i < op.results.size(); ++i) {
-      note(op.results[i]);
-      f_[yielded[i]].array = f_[op.results[i]].array;
-    }
   }
 
   Function& f_;

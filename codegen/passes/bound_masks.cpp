@@ -13,7 +13,7 @@
 //
 // A condition that is no conjunction of linear comparisons (documents, prefixes, windows with
 // holes) may hide any tiles. For it the pass adds a block-sparsity scan between the bounds that are
-// known: once a block the scan evaluates at every position what IntervalAnalysis says about the
+// known: once a block the scan evaluates at every position what truth_over_rows says about the
 // condition for the block's rows, and notes two bits a tile: whether the loop visits the tile, and
 // whether the tile needs its mask.
 #include <algorithm>
@@ -110,23 +110,17 @@ class BoundBuilder {
       if (factor != 1) value = b_.mul(value, b_.integer(factor));
       total = total ? b_.add(total, value) : value;
     };
-    for (const auto& [axis, factor] : term.positions) {
-      if (axis == axis_) continue;
-      add((factor > 0) == largest ? last_position(axis) : b_.tile_begin(axis), factor);
-    }
+    const auto end = [&](AxisId axis, std::int64_t factor) {
+      return (factor > 0) == largest ? last_position(b_, axis) : b_.tile_begin(axis);
+    };
+    for (const auto& [axis, factor] : term.positions)
+      if (axis != axis_) add(end(axis, factor), factor);
     for (const auto& [quotient, factor] : term.quotients) {
       const auto& [axis, by] = quotient;
-      const ValueId at = (factor > 0) == largest ? last_position(axis) : b_.tile_begin(axis);
-      add(divide_down(at, by), factor);
+      add(divide_down(end(axis, factor), by), factor);
     }
     for (const auto& [scalar, factor] : term.scalars) add(scalar, factor);
     return total ? plus(total, term.constant) : b_.integer(term.constant);
-  }
-
-  /// The last position of the block's tile that exists.
-  ValueId last_position(AxisId axis) {
-    const ValueId end = b_.add(b_.tile_begin(axis), b_.integer(f_[axis].tile));
-    return b_.sub(b_.min(end, b_.extent(axis)), b_.integer(1));
   }
 
   Builder& b_;
@@ -212,30 +206,27 @@ BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
   const BlockId region = f.add_block();
   f.add_argument(region, {DType::i32, {}}, "tile");
   Builder inside(f, region);
-  IntervalAnalysis intervals(b, inside, loop);
-  const auto truth_of = [&](const LoopMask& mask) {
-    return intervals.condition(f[mask.where].operands[0]);
-  };
-  ValueId maybe = truth_of(scanned).maybe;
+  const auto truth_of = truth_over_rows(b, inside, loop);
+  ValueId maybe = truth_of(f[scanned.where].operands[0]).maybe;
   // The bounds of the loop are known without a scan.
   const bool says_more = std::ranges::any_of(conjuncts.others, [&](ValueId condition) {
-    return !constant_of(f, intervals.condition(condition).maybe);
+    return !constant_of(f, truth_of(condition).maybe);
   });
   if (constant_of(f, maybe) || !says_more) return {};
-  ValueId surely = intervals.known(true);
+  ValueId surely = inside.constant(1, DType::i1);
   guarded.clear();
   for (const LoopMask& mask : masks) {
-    const ValueId holds = truth_of(mask).surely;
+    const ValueId holds = truth_of(f[mask.where].operands[0]).surely;
     if (!mask.droppable || is_number(f, holds, 0)) continue;
     guarded.insert(mask.where);
-    surely = intervals.both(surely, holds);
+    surely = build_both(inside, surely, holds);
   }
   const Axis axis = f[loop.axis];
   if (!ends_at_axis(f, scanned, loop.axis)) {
     // Nothing is visible beyond the axis.
     const ValueId exists =
         inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
-    maybe = intervals.both(maybe, exists);
+    maybe = build_both(inside, maybe, exists);
   }
   inside.append({.code = OpCode::yield, .operands = {maybe, surely}}, {});
   const BufferId tiles = tile_set_for(f, axis);
@@ -260,7 +251,7 @@ ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& boun
   ValueId low, high;
   if (bounds[1] != bounds[0]) low = b.elementwise(OpCode::ge, {tile, bounds[1]});
   if (bounds[2] != bounds[3]) high = b.elementwise(OpCode::lt, {tile, bounds[2]});
-  return low && high ? b.elementwise(OpCode::logical_and, {low, high}) : low ? low : high;
+  return build_both(b, low, high);
 }
 
 /// Lets the guarded masks of a loop hold wherever its tile is full, which changes none of them.
@@ -307,18 +298,12 @@ void bound_loop(Builder& b, OpId id) {
   guard_masks(f, f[id], guarded, bounds);
 }
 
-void bound_loops(Function& f, BlockId block) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
-    if (f[id].code != OpCode::loop) return;
-    bound_loops(f, f[id].body);
-    bound_loop(b, id);
-  });
-}
-
 }  // namespace
 
 void bound_masks(Function& f, const PassContext& context) {
-  bound_loops(f, f.body);
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
+    if (f[id].code == OpCode::loop) bound_loop(b, id);
+  });
   simplify(f, context);
 }
 

@@ -90,8 +90,7 @@ Index build_range(Function& f, Builder& b, ValueId index) {
 Index build_test(Function& f, Builder& b, const Op& gather, std::size_t d, ValueId& test) {
   const ValueId index = gather.operands[d];
   const auto holds = [&](OpCode code, ValueId x, ValueId y) {
-    const ValueId one = b.elementwise(code, {x, y});
-    test = test ? b.elementwise(OpCode::logical_and, {test, one}) : one;
+    test = build_both(b, test, b.elementwise(code, {x, y}));
   };
   const ValueId length = b.dimension(gather.tensor, static_cast<int>(d));
   Index range = f[index].type.is_scalar() ? Index{index, index, {}} : build_range(f, b, index);
@@ -138,17 +137,12 @@ void check_nest(Function& f, Builder& b, OpId nest) {
   b.remove(nest);
 }
 
-void check_in(Function& f, BlockId block) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
-    if (f[id].code == OpCode::nest)
-      check_nest(f, b, id);
-    else
-      for (const BlockId region : Regions(f[id])) check_in(f, region);
-  });
-}
-
 }  // namespace
 
-void check_lookups(Function& f, const PassContext&) { check_in(f, f.body); }
+void check_lookups(Function& f, const PassContext&) {
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
+    if (f[id].code == OpCode::nest) check_nest(f, b, id);
+  });
+}
 
 }  // namespace flashcore

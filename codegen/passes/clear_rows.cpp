@@ -31,16 +31,12 @@ void clear_behind(Builder& b, OpId id) {
   });
 }
 
-void clear_in(Function& f, BlockId block) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
-    const Op op = f[id];
-    for (const BlockId region : Regions(op)) clear_in(f, region);
-    if (op.code == OpCode::wait && !op.operands.empty()) clear_behind(b, id);
-  });
-}
-
 }  // namespace
 
-void clear_rows(Function& f, const PassContext&) { clear_in(f, f.body); }
+void clear_rows(Function& f, const PassContext&) {
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
+    if (f[id].code == OpCode::wait && !f[id].operands.empty()) clear_behind(b, id);
+  });
+}
 
 }  // namespace flashcore

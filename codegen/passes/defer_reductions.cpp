@@ -21,8 +21,10 @@ class Deferral {
   Deferral(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule) {}
 
   void run() {
-    visit(f_.body);
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) finish_products(BlockId(b));
+    rewrite_inside_out(f_, f_.body, [&](Builder& b, OpId id) {
+      if (f_[id].body) defer_in_loop(b.block(), id);
+    });
+    finish_products();
   }
 
  private:
@@ -30,7 +32,7 @@ class Deferral {
   /// where a mask's guard chooses; or none.
   std::vector<Op*> added_sums(ValueId next, ValueId carried) {
     const std::optional<CarriedSum> carries = carried_sum(f_, next, carried);
-    if (!carries || uses_[carried.index] != 1) return {};
+    if (!carries || !carries->added || carries->scaled || uses_[carried.index] != 1) return {};
     const ValueId sum = carries->added;
     std::vector<ValueId> sums{sum};
     if (const Op* chosen = f_.definition(sum);
@@ -52,21 +54,9 @@ class Deferral {
     Op* dot = f_.definition(next);
     const std::vector<int> all_uses = count_uses(f_);
     if (all_uses[next.index] != 1 || all_uses[carried.index] != 1) return nullptr;
-    if (!dot || dot->code != OpCode::dot || dot->operands.size() != 3 ||
-        !cuts_sum(f_, *dot, schedule_))
-      return nullptr;
-    const ValueId start = dot->operands[2];
-    if (start == carried) return dot;
-    const Op* scaled = definition_as(f_, start, OpCode::mul);
-    return scaled && uses_[start.index] == 1 && reads(*scaled, carried) ? dot : nullptr;
-  }
-
-  void visit(BlockId block) {
-    for (OpId id : std::vector(f_[block].ops)) {
-      if (!f_[id].body) continue;
-      visit(f_[id].body);
-      defer_in_loop(block, id);
-    }
+    const std::optional<CarriedSum> sum = carried_sum(f_, next, carried);
+    const bool apart = sum && sum->scaled && uses_[sum->scaled.index] != 1;
+    return sum && !sum->added && !apart && cuts_sum(f_, *dot, schedule_) ? dot : nullptr;
   }
 
   void defer_in_loop(BlockId block, OpId id) {
@@ -96,8 +86,8 @@ class Deferral {
 
   /// Products that are cut by warps and not deferred: the third operand counts once, so it comes
   /// after.
-  void finish_products(BlockId block) {
-    rewrite_ops(f_, block, [&](Builder& b, OpId id) {
+  void finish_products() {
+    rewrite_all_blocks(f_, [&](Builder& b, OpId id) {
       const Op dot = f_[id];
       if (dot.code != OpCode::dot || dot.scope != ReductionScope::block ||
           !cuts_sum(f_, dot, schedule_))

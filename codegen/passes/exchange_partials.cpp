@@ -49,14 +49,13 @@ class Exchanger {
       : f_(f), context_(context), schedule_(context.schedule) {}
 
   void run() {
-    for (std::size_t block = 0; block < f_.blocks.size(); ++block)
-      rewrite_ops(f_, BlockId(block), [&](Builder& b, OpId id) {
-        const Op op = f_[id];
-        b.go_behind(id);
-        if (op.code == OpCode::combine_partials) finish(b, id, op);
-        if (kind_of(op.code) == OpKind::reduction && op.scope == ReductionScope::block)
-          split(b, id, op);
-      });
+    rewrite_all_blocks(f_, [&](Builder& b, OpId id) {
+      const Op op = f_[id];
+      b.go_behind(id);
+      if (op.code == OpCode::combine_partials) finish(b, id, op);
+      if (kind_of(op.code) == OpKind::reduction && op.scope == ReductionScope::block)
+        split(b, id, op);
+    });
     if (schedule_.cluster_splits > 1) exchange_in_cluster();
   }
 

@@ -10,24 +10,217 @@
 //   o / l, m + log2 l                                                 o / l, r + log2 l
 //
 // The loop then compares nothing, rescales nothing, and no exponential waits for the maximum of a
-// row. The outputs must not depend on the number that is subtracted (reference_free.h), and the
-// exponentials must keep their precision: the constant is 0, or as near to 0 as their type allows.
+// row. The exponentials must keep their precision: the constant is 0, or as near to 0 as their type
+// allows. And the outputs must not depend on the number that is subtracted. If it were m + D instead of
+// m, l would be divided by exp2(D), and so would every other sum relative to m. But o / l would stay the
+// same, and so would m + log2(l). The pass propagates "times E" and "plus D" through the operations
+// behind the loop, and checks the values that are stored.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <optional>
 #include <set>
+#include <vector>
 
-#include "codegen/analysis/reference_free.h"
 #include "codegen/analysis/rescaled_sums.h"
 #include "codegen/analysis/value_bounds.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 namespace {
 
 using namespace ir;
+
+/// What becomes of a value as the reference grows by D: it is multiplied by E, exp2(-slope D), so
+/// many times, or gets so many D added.
+struct Change {
+  int times = 0;
+  double plus = 0;
+  bool operator==(const Change&) const = default;
+};
+using Known = std::optional<Change>;
+
+class ReferenceChange {
+ public:
+  ReferenceChange(const Function& f, OpCode exponential, double slope)
+      : f_(f), base_two_(exponential == OpCode::exp2), slope_(slope), probes_(f) {}
+
+  void set(ValueId value, Change change) { changes_[value] = change; }
+
+  [[nodiscard]] bool stores_nothing(BlockId block) const {
+    return std::ranges::none_of(
+        f_[block].ops, [&](OpId id) { return f_[id].code == OpCode::store && !probes_.has(id); });
+  }
+
+  /// Whether what the ops store does not change, and no region carries what does.
+  bool holds(const std::vector<OpId>& ops) {
+    return std::ranges::all_of(ops, [&](OpId id) {
+      if (probes_.has(id)) return true;
+      const Op& op = f_[id];
+      const bool changes = any_use(op, [&](ValueId v) { return !same(v); });
+      if (op.body) return !changes && holds(f_[op.body].ops);
+      if (op.results.size() != 1) return !changes;
+      const Known known = changes ? derive(op) : Change{};
+      changes_[op.results[0]] = known;
+      return true;
+    });
+  }
+
+ private:
+  [[nodiscard]] Known of(ValueId value) const {
+    const auto found = changes_.find(value);
+    return found == changes_.end() ? Change{} : found->second;
+  }
+  [[nodiscard]] bool same(ValueId value) const { return of(value) == Change{}; }
+
+  [[nodiscard]] Known derive(const Op& op) const {
+    const auto operand = [&](std::size_t i) { return of(op.operands[i]); };
+    switch (op.code) {
+      case OpCode::transpose:
+      case OpCode::reduce_sum:
+        return scaled(operand(0));
+      case OpCode::cast:
+        return is_half(f_[op.results[0]].type.dtype) ? std::nullopt : operand(0);
+      case OpCode::neg: {
+        const Known a = operand(0);
+        return a ? Known({a->times, -a->plus}) : a;
+      }
+      case OpCode::add:
+        return sum(operand(0), operand(1), 1);
+      case OpCode::sub:
+        return sum(operand(0), operand(1), -1);
+      case OpCode::mul:
+        return product(op.operands[0], op.operands[1]);
+      case OpCode::fma:
+        return sum(product(op.operands[0], op.operands[1]), operand(2), 1);
+      case OpCode::dot: {
+        const Known made = product(op.operands[0], op.operands[1]);
+        return op.operands.size() == 3 ? sum(made, operand(2), 1) : made;
+      }
+      case OpCode::div:
+        return product(op.operands[0], op.operands[1], -1);
+      case OpCode::reciprocal: {
+        const Known a = scaled(operand(0));
+        return a ? Known({-a->times, 0}) : a;
+      }
+      case OpCode::log2:
+      case OpCode::log: {
+        const Known a = scaled(operand(0));
+        if (!a) return a;
+        const double units = base_two_ == (op.code == OpCode::log2) ? 1
+                             : base_two_                            ? std::numbers::ln2
+                                                                    : std::numbers::log2e;
+        return Change{0, -slope_ * units * a->times};
+      }
+      case OpCode::exp2:
+      case OpCode::exp:
+        return raised(op);
+      case OpCode::where:
+        return choice(op);
+      default:
+        return is_comparison(op.code) ? comparison(op) : std::nullopt;
+    }
+  }
+
+  [[nodiscard]] Known comparison(const Op& op) const {
+    for (const std::size_t i : {0, 1}) {
+      const Known side = of(op.operands[i]);
+      const ValueId other = op.operands[1 - i];
+      // E is above zero, and so turns no sign. What was subtracted is finite whatever it is.
+      if ((scaled(side) && is(other, 0)) || (side && is_infinite(other))) return Change{};
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] static Known scaled(const Known& a) { return a && a->plus == 0 ? a : std::nullopt; }
+
+  [[nodiscard]] static Known sum(const Known& a, const Known& b, int sign) {
+    if (!a || !b || a->times != b->times) return std::nullopt;
+    // A number of D that is all but nothing is what rounding of the constants left.
+    const double plus = a->plus + sign * b->plus,
+                 least = 1e-6 * std::max(std::abs(a->plus), std::abs(b->plus));
+    return Change{a->times, std::abs(plus) <= least ? 0 : plus};
+  }
+
+  [[nodiscard]] Known product(ValueId a, ValueId b, int sign = 1) const {
+    const Known x = of(a), y = of(b);
+    if (!x || !y) return std::nullopt;
+    if (x->plus == 0 && y->plus == 0) return Change{x->times + sign * y->times, 0};
+    const double *left = constant_of(f_, a), *right = constant_of(f_, b);
+    if (x->times != 0 || y->times != 0) return std::nullopt;
+    if (right && *right != 0) return Change{0, sign > 0 ? x->plus * *right : x->plus / *right};
+    if (left && sign > 0) return Change{0, y->plus * *left};
+    return std::nullopt;
+  }
+
+  /// exp2(a + s D) is E so many times, if that is a whole number.
+  [[nodiscard]] Known raised(const Op& op) const {
+    const Known a = of(op.operands[0]);
+    if (!a || a->times != 0 || base_two_ != (op.code == OpCode::exp2)) return std::nullopt;
+    const double times = -a->plus / slope_;
+    if (std::abs(times - std::round(times)) > 1e-6) return std::nullopt;
+    return Change{static_cast<int>(std::lround(times)), 0};
+  }
+
+  /// Zero and infinity stay what they are however often they are multiplied, and infinity whatever
+  /// is added.
+  [[nodiscard]] Known choice(const Op& op) const {
+    if (!same(op.operands[0])) return std::nullopt;
+    const Known yes = of(op.operands[1]), no = of(op.operands[2]);
+    if (!yes || !no) return std::nullopt;
+    if (*yes == *no) return yes;
+    const auto stays = [&](ValueId value, const Change& as) {
+      return is_infinite(value) || (as.plus == 0 && is(value, 0));
+    };
+    if (stays(op.operands[2], *yes)) return yes;
+    if (stays(op.operands[1], *no)) return no;
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool is(ValueId value, double number) const { return is_number(f_, value, number); }
+  [[nodiscard]] bool is_infinite(ValueId value) const {
+    return is(value, INFINITY) || is(value, -INFINITY);
+  }
+
+  const Function& f_;
+  const bool base_two_;
+  const double slope_;
+  const ProbeOps probes_;
+  std::map<ValueId, Known> changes_;
+};
+
+/// The carried sums that are scaled as a carried maximum grows.
+std::vector<std::size_t> sums_following(const CarriedValues& carried, std::size_t extreme) {
+  std::vector<std::size_t> sums;
+  for (std::size_t i = 0; i < carried.size(); ++i)
+    if (carried[i] && carried[i]->factor && carried[i]->follows == extreme) sums.push_back(i);
+  return sums;
+}
+
+/// Whether the outputs are independent of the number that a loop subtracts as its maximum `extreme`.
+/// `carried` is what the loop at `position` carries; all that varies with the maximum follows it with
+/// one slope. Stores of probes are left out: they show what was computed.
+bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried,
+                       std::size_t extreme) {
+  const Op& loop = f[f[f.body].ops[position]];
+  const std::vector<std::size_t> sums = sums_following(carried, extreme);
+  const auto is_known = [](const auto& value) { return value.has_value(); };
+  if (sums.empty() || !std::ranges::all_of(carried, is_known)) return false;
+  const CarriedValue& first = *carried[sums[0]];
+  for (const std::size_t i : sums)
+    if (!first.slope || *first.slope == 0 || carried[i]->slope != first.slope ||
+        carried[i]->exponential != first.exponential)
+      return false;
+  ReferenceChange change(f, first.exponential, *first.slope);
+  for (const std::size_t i : sums) change.set(loop.results[i], {1, 0});
+  change.set(loop.results[extreme], {0, 1});
+  if (!change.stores_nothing(loop.body)) return false;
+  const auto& ops = f[f.body].ops;
+  return change.holds({ops.begin() + static_cast<std::ptrdiff_t>(position) + 1, ops.end()});
+}
 
 /// The powers of two that exponentials may reach. Up to 2^44, sums of 2^31 of them times values of
 /// 2^52 are finite. Down to 2^-120 they are normal numbers of f32 and bf16; those of f16 end at
@@ -88,12 +281,10 @@ std::optional<double> reference_for(Function& f, std::size_t position, const Car
   // relative to that.
   if (!constant_of(f, initial_of(loop, i)) || !is_reference_free(f, position, carried, i))
     return std::nullopt;
-  const CarriedValue* sum = nullptr;
-  for (std::size_t k = 0; k < carried.size(); ++k) {
-    if (!carried[k]->factor || carried[k]->follows != i) continue;
-    sum = &*carried[k];
+  const std::vector<std::size_t> sums = sums_following(carried, i);
+  for (const std::size_t k : sums)
     if (!is_number(f, initial_of(loop, k), 0)) return std::nullopt;
-  }
+  const CarriedValue& sum = *carried[sums.back()];
   const Carried maximum = carried_by(f, loop)[i];
   const Op& grown = *f.definition(maximum.next);
   const std::size_t other = grown.operands[0] == maximum.argument ? 1 : 0;
@@ -102,37 +293,30 @@ std::optional<double> reference_for(Function& f, std::size_t position, const Car
   // Where `slope` times the distance from the reference is the exponent: as near to 0 as the
   // reach allows.
   const double slope =
-      std::abs(*sum->slope) * (sum->exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
+      std::abs(*sum.slope) * (sum.exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
   const Reach reach = reach_of(f, exponentials_of(f, loop, i));
   const double least = bounds.high - reach.most / slope, most = bounds.low - reach.least / slope;
   if (least > most) return std::nullopt;
   const double reference = std::clamp(0.0, least, most);
-  return keeps_reach(f, loop, i, sum->factor, reference) ? std::optional(reference) : std::nullopt;
+  return keeps_reach(f, loop, i, sum.factor, reference) ? std::optional(reference) : std::nullopt;
 }
 
 /// The sum `next` of what is carried, times a factor, and something: without the factor.
 void add_unscaled(Function& f, ValueId next, ValueId carried) {
   Op& op = *f.definition(next);
-  if (op.code == OpCode::fma) {
-    const ValueId added = op.operands[2];
-    op.code = OpCode::add;
-    op.operands = {carried, added};
-    return;
-  }
-  for (ValueId& operand : op.operands)
-    if (const Op* scaled = definition_as(f, operand, OpCode::mul);
-        scaled && reads(*scaled, carried))
-      operand = carried;
+  const CarriedSum sum = *carried_sum(f, next, carried);
+  if (sum.scaled) return replace_use(op, sum.scaled, carried);
+  op.code = OpCode::add;
+  op.operands = {carried, sum.added};
 }
 
 void replace_maximum(Function& f, std::size_t position, const CarriedValues& carried, std::size_t i,
                      double reference) {
   const OpId loop = f[f.body].ops[position];
   const BlockId body = f[loop].body;
-  for (std::size_t k = 0; k < carried.size(); ++k)
-    if (carried[k]->factor && carried[k]->follows == i)
-      add_unscaled(f, yield_of(f, f[loop]).operands[k], f[body].arguments[k + 1]);
-  const ValueId next = yield_of(f, f[loop]).operands[i];
+  for (const std::size_t k : sums_following(carried, i))
+    add_unscaled(f, last_of(f, body).operands[k], f[body].arguments[k + 1]);
+  const ValueId next = last_of(f, body).operands[i];
   const TileType type = f[next].type;
   const std::string name = f[f[loop].results[i]].name;
   const ValueId constant = Builder(f, f.body, position).constant(reference, type.dtype, type.axes);

@@ -58,14 +58,11 @@ Fusion group_from(const Function& f, const std::vector<OpId>& ops, std::size_t f
     const Op& op = f[ops[at]];
     const bool depends =
         std::ranges::any_of(op.operands, [&](ValueId operand) { return made.count(operand) > 0; });
-    if (kind_of(op.code) == OpKind::source) {
-      others.push_back(ops[at]);
-      continue;
-    }
     const bool joins =
         is_elementwise(f, ops[at]) ? same_shape(f, ops[at], ops[first]) : reduces(f, ops[at], made);
-    if (!joins && (depends || !is_elementwise(f, ops[at]))) break;
     if (!joins) {
+      const bool passes = is_elementwise(f, ops[at]) || kind_of(op.code) == OpKind::source;
+      if (depends || !passes) break;
       others.push_back(ops[at]);
       continue;
     }

@@ -42,11 +42,9 @@ class ExponentFusion {
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
       if (const auto e = find(op); e && is_by_element(*e)) note(*e);
     });
-    for (std::size_t b = 0; b < f_.blocks.size(); ++b) {
-      references_.clear();
-      for (OpId id : std::vector(f_[BlockId(b)].ops))
-        if (const auto e = find(f_[id]); e && scales_.contains(e->scale)) fuse(BlockId(b), id, *e);
-    }
+    rewrite_all_blocks(f_, [&](Builder& b, OpId id) {
+      if (const auto e = find(f_[id]); e && scales_.contains(e->scale)) fuse(b, id, *e);
+    });
     remove_dead_ops(f_);
   }
 
@@ -123,9 +121,8 @@ class ExponentFusion {
     return {e.scale, b.elementwise(OpCode::mul_rn, {row, e.scale})};
   }
 
-  void fuse(BlockId block, OpId exponential, const Exponent& e) {
-    Builder b = before(f_, block, exponential);
-    auto [reference, fresh] = references_.try_emplace({e.row, e.scale});
+  void fuse(Builder& b, OpId exponential, const Exponent& e) {
+    auto [reference, fresh] = references_.try_emplace({b.block(), {e.row, e.scale}});
     if (fresh) reference->second = make_reference(b, e);
     const auto [scale, product] = reference->second;
     const ValueId value = e.factors.empty() ? e.value : b.elementwise(OpCode::mul_rn, e.factors);
@@ -137,7 +134,7 @@ class ExponentFusion {
   Function& f_;
   std::set<ValueId> scales_;
   std::map<Key, double> least_;  ///< of rows whose exponents are small
-  std::map<Key, Reference> references_;
+  std::map<std::pair<BlockId, Key>, Reference> references_;
 };
 
 }  // namespace

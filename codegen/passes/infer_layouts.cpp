@@ -46,9 +46,11 @@ class LayoutInference {
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { anchor(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_pairs(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { note_access(op); });
-    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 2); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op); });
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_whole_vectors(op); });
-    for_each_op(f_, f_.body, [&](Op& op, BlockId) { choose_plain(op, 1); });
+    for_each_op(f_, f_.body, [&](Op& op, BlockId) {
+      for (ValueId value : op.results) choose_vector(value, schedule_.warps_m * schedule_.warps_n);
+    });
     for (std::size_t i = 0; i < f_.values.size(); ++i) assign(ValueId(i));
     for_each_op(f_, f_.body, [&](Op& op, BlockId) { check(op); });
   }
@@ -231,17 +233,11 @@ class LayoutInference {
       widest_access_[*n] = std::max(widest_access_[*n], size_of(f_[op.tensor].dtype));
   }
 
-  /// Layouts for tiles (rank 2, then 1) that no product reaches.
-  void choose_plain(const Op& op, std::size_t rank) {
+  /// Layouts for tiles that no product reaches.
+  void choose_plain(const Op& op) {
     for (ValueId value : op.results) {
       const TileType& type = f_[value].type;
-      if (type.axes.size() != rank) continue;
-      if (rank == 1) {
-        const auto n = node(value, type.axes[0]);
-        if (n && !anchors_[*n])
-          anchors_[*n] = plain_vector(f_[type.axes[0]].tile, schedule_.warps_m * schedule_.warps_n);
-        continue;
-      }
+      if (type.axes.size() != 2) continue;
       const auto rows = node(value, type.axes[0]), columns = node(value, type.axes[1]);
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
@@ -272,13 +268,15 @@ class LayoutInference {
     std::vector<ValueId> vectors;
     if (kind_of(op.code) == OpKind::reduction && f_[op.results[0]].type.is_scalar())
       vectors = op.operands;
-    if (op.code == OpCode::scan_tiles) vectors = yield_of(f_, op).operands;
-    for (ValueId value : vectors) {
-      if (f_[value].type.axes.size() != 1) continue;
-      const AxisId axis = f_[value].type.axes[0];
-      const auto n = node(value, axis);
-      if (n && !anchors_[*n]) anchors_[*n] = plain_vector(f_[axis].tile, 1);
-    }
+    if (op.code == OpCode::scan_tiles) vectors = last_of(f_, op.body).operands;
+    for (ValueId value : vectors) choose_vector(value, 1);
+  }
+
+  void choose_vector(ValueId value, int warps) {
+    if (f_[value].type.axes.size() != 1) return;
+    const AxisId axis = f_[value].type.axes[0];
+    const auto n = node(value, axis);
+    if (n && !anchors_[*n]) anchors_[*n] = plain_vector(f_[axis].tile, warps);
   }
 
   void assign(ValueId value) {

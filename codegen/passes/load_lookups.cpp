@@ -75,14 +75,12 @@ void load_tile(Function& f, BlockId loop, OpId gather) {
 
 void load_lookups(Function& f, const PassContext& context) {
   if (context.schedule.copy != CopyInstruction::tma || !context.schedule.producer) return;
-  std::vector<BlockId> loops;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.code == OpCode::loop) loops.push_back(op.body);
+  rewrite_inside_out(f, f.body, [&](Builder&, OpId loop) {
+    if (f[loop].code != OpCode::loop) return;
+    const BlockId body = f[loop].body;
+    for (const OpId id : std::vector(f[body].ops))
+      if (is_loadable(f, f[id]) && meets_product(f, body, f[id])) load_tile(f, body, id);
   });
-  for (const BlockId loop : loops)
-    for (std::size_t i = 0; i < f[loop].ops.size(); ++i)
-      if (const OpId id = f[loop].ops[i]; is_loadable(f, f[id]) && meets_product(f, loop, f[id]))
-        load_tile(f, loop, id);
 }
 
 }  // namespace flashcore

@@ -53,10 +53,12 @@ void enter_tile(Builder& b, const Op& loop, ValueId tile) {
   b.append({.code = OpCode::enter, .operands = {tile}, .axis = loop.axis}, {});
 }
 
-std::vector<ValueId> bounds_behind_first(Builder& b, const Op& loop, ValueId tile) {
+Op loop_behind_first(Builder& b, Op loop, ValueId tile) {
   const LoopTiles tiles(b, loop);
-  if (loop.descending) return {tiles.begin, tile};
-  return {b.add(tile, b.integer(1)), tiles.end};
+  loop.operands = loop.descending ? std::vector{tiles.begin, tile}
+                                  : std::vector{b.add(tile, b.integer(1)), tiles.end};
+  loop.bounds = 2;
+  return loop;
 }
 
 }  // namespace flashcore

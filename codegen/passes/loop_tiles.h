@@ -5,8 +5,6 @@
 //   if %any { enter %first ; ... ; loop over the other tiles }
 #pragma once
 
-#include <vector>
-
 #include "dsl/ir/builder.h"
 #include "dsl/ir/function.h"
 
@@ -42,7 +40,8 @@ FirstTile first_tile_of(ir::Builder& b, const ir::Op& loop);
 /// Lets what follows in the block be at a tile of the loop's axis.
 void enter_tile(ir::Builder& b, const ir::Op& loop, ir::ValueId tile);
 
-/// Bounds of the loop without `tile`, its first one, computed where the builder stands.
-std::vector<ir::ValueId> bounds_behind_first(ir::Builder& b, const ir::Op& loop, ir::ValueId tile);
+/// The loop without `tile`, its first one, and without what it carries: its bounds are computed where
+/// the builder stands.
+ir::Op loop_behind_first(ir::Builder& b, ir::Op loop, ir::ValueId tile);
 
 }  // namespace flashcore

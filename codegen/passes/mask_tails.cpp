@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "codegen/analysis/neutral.h"
-#include "codegen/analysis/product_stages.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -21,18 +21,16 @@ AxisId inner_axis(const Function& f, const Op& dot) { return f[dot.operands[0]].
 
 /// The number that contributes nothing to what `op` does along `axis`, if the op combines along it.
 std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) {
+  if ((op.code == OpCode::dot ? inner_axis(f, op) : op.axis) != axis) return std::nullopt;
   const bool integers = !op.operands.empty() && f[op.operands[0]].type.dtype == DType::i32;
-  const double lowest = integers ? -2147483648.0 : -INFINITY,
-               highest = integers ? 2147483647 : INFINITY;
   switch (op.code) {
     case OpCode::reduce_max:
-      return op.axis == axis ? std::optional(lowest) : std::nullopt;
+      return integers ? -2147483648.0 : -INFINITY;
     case OpCode::reduce_min:
-      return op.axis == axis ? std::optional(highest) : std::nullopt;
+      return integers ? 2147483647 : INFINITY;
     case OpCode::reduce_sum:
-      return op.axis == axis ? std::optional(0.0) : std::nullopt;
     case OpCode::dot:
-      return inner_axis(f, op) == axis ? std::optional(0.0) : std::nullopt;
+      return 0;
     default:
       return std::nullopt;
   }
@@ -66,7 +64,7 @@ ValueId mask_value(Builder& b, ValueId value, AxisId axis, double neutral) {
 
 /// The cast that an operand is a transpose of, in the same block; else null.
 const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
-  const Op* cast = definition_as(f, viewed(f, value), OpCode::cast);
+  const Op* cast = definition_as(f, operand_root(f, value).value, OpCode::cast);
   const bool turned = cast && cast->results[0] != value;
   return turned && made_in(f, block, cast->results[0]) ? cast : nullptr;
 }

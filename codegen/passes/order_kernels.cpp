@@ -28,12 +28,8 @@ bool touches_tensor(const Op& op) {
 void order_kernels(Function& f, const PassContext& context) {
   if (!context.target.dependent_launch) return;
   std::vector<OpId>& ops = f[f.body].ops;
-  const auto first = std::ranges::find_if(ops, [&](OpId id) {
-    bool touches = touches_tensor(f[id]);
-    for (const BlockId region : Regions(f[id]))
-      for_each_op(f, region, [&](const Op& op, BlockId) { touches |= touches_tensor(op); });
-    return touches;
-  });
+  const auto first =
+      std::ranges::find_if(ops, [&](OpId id) { return any_op_of(f, f[id], touches_tensor); });
   std::vector<OpId> placed;
   if (f.follows_kernels) placed.push_back(f.add_op({.code = OpCode::wait_for_kernels}, {}));
   if (f.precedes_kernels) placed.push_back(f.add_op({.code = OpCode::launch_dependents}, {}));

@@ -1,11 +1,12 @@
-#include "codegen/passes/order_step.h"
-
+// The order in which a step of a pipelined loop does the stages of the iterations in flight.
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <tuple>
 
 #include "codegen/analysis/visit.h"
+#include "codegen/analysis/warp_partition.h"
+#include "codegen/passes/products_in_flight.h"
 
 namespace flashcore {
 
@@ -16,7 +17,7 @@ namespace {
 class StepOrder {
  public:
   StepOrder(const Function& f, const Op& loop, const ProductStages& stages, int first, int last)
-      : f_(f), loop_(loop), stages_(stages), first_(first), last_(last) {
+      : f_(f), carried_(carried_by(f, loop)), stages_(stages), first_(first), last_(last) {
     for (OpId id : f[loop.body].ops)
       if (stage_here(id)) ops_.push_back(id);
   }
@@ -51,21 +52,18 @@ class StepOrder {
   }
 
   void find_edges(OpId id) {
-    const auto& arguments = f_[loop_.body].arguments;
-    const auto& yielded = last_of(f_, loop_.body).operands;
     for_each_use(f_[id], [&](const ValueId& v) {
       const OpId made_by = f_[v].definition;
       if (stage_here(made_by) == stage_of(id)) add_edge(made_by, id);
       // What is read of a stage in front lies where the next iteration's is put.
-      const OpId put_by = f_[viewed(f_, v)].definition;
+      const OpId put_by = f_[operand_root(f_, v).value].definition;
       if (const auto stage = stage_here(put_by);
           stage && *stage < stage_of(id) && takes_room(put_by))
         add_edge(id, put_by);
-      const auto carried = std::ranges::find(arguments, v);
-      if (carried == arguments.begin() || carried == arguments.end()) return;
-      const OpId next =
-          f_[yielded[static_cast<std::size_t>(carried - arguments.begin()) - 1]].definition;
-      if (stage_here(next) == stage_of(id) + 1) add_edge(next, id);
+      for (const Carried& carried : carried_) {
+        const OpId next = f_[carried.next].definition;
+        if (carried.argument == v && stage_here(next) == stage_of(id) + 1) add_edge(next, id);
+      }
     });
     if (!keeps_place(f_[id])) return;
     for (OpId other : ops_)
@@ -190,13 +188,9 @@ class StepOrder {
     int last = -1;
     for (OpId id : ops_) {
       if (stage_of(id) != stage_of(product)) continue;
-      bool reads = false, computes = is_product(id);
-      for_each_use(f_[id], [&](const ValueId& v) {
-        reads = reads || v == f_[product].results[0];
-        computes = computes || computed.count(v) > 0;
-      });
-      if (reads) break;
-      if (!computes) continue;
+      if (reads(f_[id], f_[product].results[0])) break;
+      const auto is_computed = [&](ValueId v) { return computed.count(v) > 0; };
+      if (!is_product(id) && !any_use(f_[id], is_computed)) continue;
       computed.insert(f_[id].results.begin(), f_[id].results.end());
       if (!is_product(id)) last = position_[id];
     }
@@ -223,7 +217,7 @@ class StepOrder {
   }
 
   const Function& f_;
-  const Op& loop_;
+  const std::vector<Carried> carried_;
   const ProductStages& stages_;
   const int first_, last_;
   std::vector<OpId> ops_;

@@ -13,7 +13,7 @@
 //
 // Which stage an op is in follows from what it depends on (codegen/analysis/product_stages.h), and
 // the order within a step from that, from the registers and slots of products in flight, and from
-// the order in which products finish (order_step.h). A slot that a later stage reads is handed on
+// the order in which products finish (order_step.cpp). A slot that a later stage reads is handed on
 // to the next iteration; a wait for a slot says how many others of its ring are held. Where no
 // iteration can run beside another, for want of a slot or of registers, the products of one iteration
 // that do not need each other are in flight together.

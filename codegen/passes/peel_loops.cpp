@@ -8,6 +8,7 @@
 // Without peel_masks such a loop stays whole, and tests the guard once a tile.
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -126,7 +127,7 @@ class Peeling {
   void copy(Builder& b, const Range& range) {
     const BlockId body = OpCopier(f_).copy_region(loop_.body);
     put(b, loop_, range.begin, range.end, body);
-    settled_.push_back({body, range.full});
+    settled_.emplace_back(body, range.full);
   }
 
   void put(Builder& b, Op op, ValueId begin, ValueId end, BlockId body) {
@@ -161,11 +162,7 @@ class Peeling {
   const Op loop_;
   const GuardedRange full_;
   std::vector<ValueId> carried_;
-  struct Settled {
-    BlockId body;
-    bool holds;
-  };
-  std::vector<Settled> settled_;
+  std::vector<std::pair<BlockId, bool>> settled_;  ///< of a part: its body, and whether it is full
 };
 
 /// The range of the guard that a loop's masks have, if it has one.
@@ -176,11 +173,12 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
   return std::nullopt;
 }
 
-/// From the inside out: the parts of a loop are copies of its finished body.
-void peel_block(Function& f, BlockId block, const PassContext& context) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
-    if (f[id].code != OpCode::scan_tiles)
-      for (const BlockId region : Regions(f[id])) peel_block(f, region, context);
+}  // namespace
+
+void peel_loops(Function& f, const PassContext& context) {
+  if (!context.schedule.peel_masks) return remove_dead_ops(f);
+  // The parts of a loop are copies of its finished body.
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
     const Op op = f[id];
     if (op.code != OpCode::loop) return;
     if (op.buffer)
@@ -189,12 +187,6 @@ void peel_block(Function& f, BlockId block, const PassContext& context) {
     else if (const auto full = guarded_tiles(f, op))
       Peeling(f, op, *full).run(b, id);
   });
-}
-
-}  // namespace
-
-void peel_loops(Function& f, const PassContext& context) {
-  if (context.schedule.peel_masks) peel_block(f, f.body, context);
   remove_dead_ops(f);
 }
 

@@ -28,7 +28,7 @@
 #include <map>
 #include <vector>
 
-#include "codegen/analysis/product_stages.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/channels.h"
@@ -61,22 +61,19 @@ class Pipeliner {
   }
 
  private:
-  /// A product that reads a tile.
-  [[nodiscard]] const Op* product_of(ValueId tile) const {
-    const Op* found = nullptr;
-    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (op.code == OpCode::dot &&
-          (viewed(f_, op.operands[0]) == tile || viewed(f_, op.operands[1]) == tile))
-        found = &op;
-    });
-    return found;
+  /// Whether an op is a product that reads a tile.
+  [[nodiscard]] bool multiplies(const Op& op, ValueId tile) const {
+    return op.code == OpCode::dot && (operand_root(f_, op.operands[0]).value == tile ||
+                                      operand_root(f_, op.operands[1]).value == tile);
   }
 
   BufferId buffer_for(const Op& load, int stages) {
     Buffer channel =
         channel_for(f_, load, asynchronous() ? Transport::cp_async : Transport::vector, stages);
-    if (const Op* product = product_of(load.results[0]))
-      channel.pitch = instruction_of(*product).pitch(channel.columns);
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
+      if (multiplies(op, load.results[0]))
+        channel.pitch = instruction_of(op).pitch(channel.columns);
+    });
     return f_.add_buffer(std::move(channel));
   }
 
@@ -195,18 +192,17 @@ class Pipeliner {
     for (const RingLoad& load : plan.loads) read_from(load, slot);
     Builder bottom(f_, body, f_[body].ops.size() - 1);
     const ValueId next_slot = step_slot(bottom, slot, ahead, "next_slot");
-    yield_of(f_, plan.loop).operands.push_back(next_slot);
+    last_of(f_, body).operands.push_back(next_slot);
   }
 
   void relay(Builder& front, const LoopPlan& plan) {
     const BlockId body = plan.loop.body;
-    const std::vector<LoadLeg> legs = legs_of(plan);
+    const std::vector<Leg> legs = legs_of(plan);
     const bool relaying = relays(legs);
     const ValueId slot = front.integer(0), tile = f_[body].arguments[0];
     if (relaying) {
       const ValueId first = tile_after_start(front, plan.tiles, 0);
-      append_group(front, of_leg(plan, legs.front()),
-                   {first, slot, plan.tiles.exists(front, first)});
+      append_group(front, legs.front().loads, {first, slot, plan.tiles.exists(front, first)});
     }
     keep_operands(front, plan.loop, relaying ? 1 : 0);
     if (!relaying) {
@@ -218,24 +214,44 @@ class Pipeliner {
       Builder b(f_, body, legs[leg].first_use);
       append_wait(b, 0);
       if (leg + 1 < legs.size()) {
-        append_group(b, of_leg(plan, legs[leg + 1]), {tile, slot});
+        append_group(b, legs[leg + 1].loads, {tile, slot});
       } else {
         const ValueId next = tile_ahead(b, plan, 1);
-        append_group(b, of_leg(plan, legs.front()), {next, slot, plan.tiles.exists(b, next)});
+        append_group(b, legs.front().loads, {next, slot, plan.tiles.exists(b, next)});
       }
     }
     for (const RingLoad& load : plan.loads) read_from(load, slot);
   }
 
-  [[nodiscard]] std::vector<LoadLeg> legs_of(const LoopPlan& plan) const {
-    std::vector<ValueId> tiles;
-    for (const RingLoad& load : plan.loads) tiles.push_back(load.load.results[0]);
-    return load_legs(f_, plan.loop, tiles);
-  }
-  static std::vector<RingLoad> of_leg(const LoopPlan& plan, const LoadLeg& leg) {
+  /// Loads whose tiles are first used by the same product.
+  struct Leg {
+    std::size_t first_use, last_use;  ///< positions of products in the loop's body
     std::vector<RingLoad> loads;
-    for (const std::size_t load : leg.loads) loads.push_back(plan.loads[load]);
-    return loads;
+  };
+
+  /// In the order of their first uses.
+  [[nodiscard]] std::vector<Leg> legs_of(const LoopPlan& plan) const {
+    std::vector<Leg> legs;
+    const auto& ops = f_[plan.loop.body].ops;
+    for (const RingLoad& load : plan.loads) {
+      std::size_t first = ops.size(), last = 0;
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        if (!multiplies(f_[ops[i]], load.load.results[0])) continue;
+        first = std::min(first, i);
+        last = i;
+      }
+      auto leg = std::ranges::find(legs, first, &Leg::first_use);
+      if (leg == legs.end()) leg = legs.insert(leg, {first, last, {}});
+      leg->loads.push_back(load);
+      leg->last_use = std::max(leg->last_use, last);
+    }
+    std::ranges::sort(legs, {}, &Leg::first_use);
+    return legs;
+  }
+
+  /// The next tile starts while the last leg's products run, so the first leg's must be over by then.
+  static bool relays(const std::vector<Leg>& legs) {
+    return legs.size() > 1 && legs.front().last_use < legs.back().first_use;
   }
 
   void append_group(Builder& b, const std::vector<RingLoad>& loads,

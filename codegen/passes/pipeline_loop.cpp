@@ -7,7 +7,6 @@
 
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/loop_tiles.h"
-#include "codegen/passes/order_step.h"
 #include "codegen/passes/products_in_flight.h"
 #include "codegen/passes/rewrite.h"
 
@@ -53,11 +52,10 @@ class Pipeline {
         schedule_(schedule),
         loop_(f[loop]),
         ops_(f[loop_.body].ops),
-        arguments_(f[loop_.body].arguments),
-        yielded_(f[ops_.back()].operands),
-        start_(loop_.operands.begin() + loop_.bounds, loop_.operands.end()),
+        tile_(f[loop_.body].arguments[0]),
+        carried_(carried_by(f, loop_)),
         stages_(stages) {
-    for (std::size_t i = 0; i < yielded_.size(); ++i) name_after(yielded_[i], arguments_[i + 1]);
+    for (const Carried& c : carried_) name_after(c.next, c.argument);
     list_crossing();
   }
 
@@ -91,8 +89,8 @@ class Pipeline {
 
   /// In the order of the arguments; then by who reads them.
   void list_crossing() {
-    for (std::size_t i = 1; i < arguments_.size(); ++i)
-      if (stages_.made.at(arguments_[i]) < 0) crossing_.push_back({0, arguments_[i]});
+    for (const Carried& c : carried_)
+      if (stages_.made.at(c.argument) < 0) crossing_.push_back({0, c.argument});
     for (int stage = 1; stage < stages_.count; ++stage) {
       const auto add = [&](ValueId v) {
         const bool listed = std::ranges::any_of(
@@ -107,7 +105,7 @@ class Pipeline {
             self(self, made_by);
         });
       };
-      add(arguments_[0]);
+      add(tile_);
       for (OpId id : ops_)
         if (is_asynchronous_product(f_[id]) && stages_.of.at(id) == stage)
           add_needed(add_needed, id);
@@ -133,9 +131,7 @@ class Pipeline {
           Flight filled{next_iteration(flight, tile.tile)};
           for (const Iteration& iteration : flight) filled.push_back(iteration);
           take_step(in.block(), 0, filled, false);
-          Op others = loop_;
-          others.operands = bounds_behind_first(in, rest, tile.tile);
-          others.bounds = 2;
+          const Op others = loop_behind_first(in, rest, tile.tile);
           return fill(in.block(), others, std::move(filled));
         },
         [&](Builder& in) { return drain(in.block(), flight); }, loop_.results);
@@ -147,9 +143,9 @@ class Pipeline {
     loop.operands.resize(static_cast<std::size_t>(rest.bounds));
     for (const Crossing& c : crossing_) loop.operands.push_back(handed(c, flight));
     loop.body = f_.add_block();
-    const ValueId tile = add_argument(loop.body, arguments_[0]);
+    const ValueId tile = add_argument(loop.body, tile_);
     Flight inside(static_cast<std::size_t>(stages_.count), Iteration(f_));
-    inside[0].rename(arguments_[0], tile);
+    inside[0].rename(tile_, tile);
     std::vector<ValueId> values;
     for (const Crossing& c : crossing_) {
       inside[static_cast<std::size_t>(c.stage)].rename(c.value, add_argument(loop.body, c.value));
@@ -167,21 +163,20 @@ class Pipeline {
       if (stage > 0)
         left[static_cast<std::size_t>(stage) - 1].rename(value, results[k]);
       else
-        left[0].rename(yielded_[index_of(value)], results[k]);
+        left[0].rename(carried_in(value).next, results[k]);
     }
     return left;
   }
 
   /// What is left to do for the iterations in flight.
   std::vector<ValueId> drain(BlockId target, Flight flight) {
-    if (flight.empty()) return start_;
-    for (int stage = 1; stage < stages_.count; ++stage) {
+    for (int stage = 1; !flight.empty() && stage < stages_.count; ++stage) {
       take_step(target, stage, flight, true);
       if (flight.size() > 1 && static_cast<int>(flight.size()) + stage == stages_.count)
         flight.pop_back();
     }
     std::vector<ValueId> values;
-    for (ValueId value : yielded_) values.push_back(flight[0].renamed(value));
+    for (const Carried& c : carried_) values.push_back(behind(flight, c));
     return values;
   }
 
@@ -190,16 +185,20 @@ class Pipeline {
   /// The iteration behind those in flight.
   Iteration next_iteration(const Flight& flight, ValueId tile) {
     Iteration next(f_);
-    next.rename(arguments_[0], tile);
-    for (std::size_t i = 0; i < start_.size(); ++i)
-      next.rename(arguments_[i + 1], flight.empty() ? start_[i] : flight[0].renamed(yielded_[i]));
+    next.rename(tile_, tile);
+    for (const Carried& c : carried_) next.rename(c.argument, behind(flight, c));
     return next;
+  }
+
+  /// What a carried value is behind the iterations in flight.
+  static ValueId behind(const Flight& flight, const Carried& c) {
+    return flight.empty() ? c.start : flight[0].renamed(c.next);
   }
 
   /// What a step leaves for the next one.
   [[nodiscard]] ValueId handed(const Crossing& c, const Flight& done) const {
     if (c.stage > 0) return done[static_cast<std::size_t>(c.stage) - 1].renamed(c.value);
-    return done.empty() ? start_[index_of(c.value)] : done[0].renamed(yielded_[index_of(c.value)]);
+    return behind(done, carried_in(c.value));
   }
 
   /// Does the stages from `first` on, one of each iteration. Until the pipeline is full no scaling
@@ -207,7 +206,7 @@ class Pipeline {
   void take_step(BlockId target, int first, Flight& flight, bool steady) {
     const int last = first + static_cast<int>(flight.size()) - 1;
     const bool turns = steady && first == 0 && schedule_.ping_pong;
-    ValueId position = first == 0 ? flight[0].renamed(arguments_[0]) : ValueId{};
+    ValueId position = first == 0 ? flight[0].renamed(tile_) : ValueId{};
     for (const StepOp& step : order_step(f_, loop_, stages_, first, last, turns)) {
       switch (step.kind) {
         case StepOp::Kind::turn:
@@ -226,7 +225,7 @@ class Pipeline {
 
   /// Has the axis be at the tile of the iteration that an op is of.
   void move_to(BlockId target, OpId id, const Iteration& iteration, ValueId& position) {
-    const ValueId tile = iteration.renamed(arguments_[0]);
+    const ValueId tile = iteration.renamed(tile_);
     if (tile == position || !needs_position(f_, f_[id], loop_.axis)) return;
     Builder b(f_, target);
     enter_tile(b, loop_, tile);
@@ -259,8 +258,8 @@ class Pipeline {
 
   /// The iteration behind has what this one yields.
   void hand_on(ValueId value, std::size_t at, Flight& flight) {
-    for (std::size_t i = 0; at > 0 && i < yielded_.size(); ++i)
-      if (yielded_[i] == value) flight[at - 1].rename(arguments_[i + 1], flight[at].renamed(value));
+    for (const Carried& c : carried_)
+      if (at > 0 && c.next == value) flight[at - 1].rename(c.argument, flight[at].renamed(value));
   }
 
   // Building.
@@ -268,9 +267,8 @@ class Pipeline {
   [[nodiscard]] std::size_t stage_of(OpId id) const {
     return static_cast<std::size_t>(stages_.of.at(id));
   }
-  [[nodiscard]] std::size_t index_of(ValueId argument) const {
-    return static_cast<std::size_t>(std::ranges::find(arguments_, argument) - arguments_.begin()) -
-           1;
+  [[nodiscard]] const Carried& carried_in(ValueId argument) const {
+    return *std::ranges::find(carried_, argument, &Carried::argument);
   }
 
   ValueId add_argument(BlockId block, ValueId value) {
@@ -282,7 +280,8 @@ class Pipeline {
   const Schedule& schedule_;
   const Op loop_;
   const std::vector<OpId> ops_;
-  const std::vector<ValueId> arguments_, yielded_, start_;
+  const ValueId tile_;
+  const std::vector<Carried> carried_;
   const ProductStages& stages_;
   std::vector<Crossing> crossing_;
 };

@@ -56,15 +56,10 @@ void copy_bare_source(Builder& b, OpId id) {
     f[id].operands[0] = b.max(source, source);
 }
 
-template <class Rewrite>
-void in_all_blocks(Function& f, const Rewrite& rewrite) {
-  for (std::size_t b = 0; b < f.blocks.size(); ++b) rewrite_ops(f, BlockId(b), rewrite);
-}
-
 }  // namespace
 
 void place_loads(Function& f) {
-  in_all_blocks(f, split_mixed_load);
+  rewrite_all_blocks(f, split_mixed_load);
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.code == OpCode::load) {
       const Uses uses = uses_of(f, op.results[0]);
@@ -75,6 +70,6 @@ void place_loads(Function& f) {
   });
 }
 
-void copy_bare_sources(Function& f) { in_all_blocks(f, copy_bare_source); }
+void copy_bare_sources(Function& f) { rewrite_all_blocks(f, copy_bare_source); }
 
 }  // namespace flashcore

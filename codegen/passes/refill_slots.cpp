@@ -131,7 +131,7 @@ class Refills {
         case OpCode::if_: {
           std::set<std::size_t> needed = behind;
           for (std::size_t k = b.position() + 1; k < f_[block].ops.size(); ++k)
-            note_released(f_[block].ops[k], needed);
+            needed.merge(released_in(f_[block].ops[k]));
           through_condition(id, states, needed);
           break;
         }
@@ -158,22 +158,20 @@ class Refills {
   }
 
   void through_loop(OpId id, States& states) {
-    std::set<std::size_t> released;
-    note_released(id, released);
+    const std::set<std::size_t> released = released_in(id);
     States inside = states;
     for (std::size_t ring : released)
       inside[ring].next = add_carried(f_, id, states[ring].next, name_of_next(ring));
     walk(f_[id].body, 0, inside, released);
     std::size_t result = f_[id].results.size() - released.size();
     for (std::size_t ring : released) {
-      yield_of(f_, f_[id]).operands.push_back(inside[ring].next);
+      last_of(f_, f_[id].body).operands.push_back(inside[ring].next);
       states[ring] = {f_[id].results[result++], {}};
     }
   }
 
   void through_condition(OpId id, States& states, const std::set<std::size_t>& needed) {
-    std::set<std::size_t> released;
-    note_released(id, released);
+    const std::set<std::size_t> released = released_in(id);
     if (released.empty()) return;
     if (!f_[id].otherwise) f_[id].otherwise = build_region(Builder(f_, {}), region_of({}));
     const States before = states;
@@ -192,12 +190,14 @@ class Refills {
     }
   }
 
-  void note_released(OpId id, std::set<std::size_t>& rings) const {
+  [[nodiscard]] std::set<std::size_t> released_in(OpId id) const {
+    std::set<std::size_t> rings;
     for (std::size_t ring = 0; ring < fills_.size(); ++ring)
       if (any_op_of(f_, f_[id], [&](const Op& op) {
             return op.code == OpCode::release && ring_of(op) == ring;
           }))
         rings.insert(ring);
+    return rings;
   }
 
   [[nodiscard]] std::size_t ring_of(const Op& op) const {

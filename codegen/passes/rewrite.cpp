@@ -1,7 +1,6 @@
 #include "codegen/passes/rewrite.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <ranges>
 
@@ -65,14 +64,25 @@ bool reaches_f32_output(const Function& f, ValueId value) {
 }
 
 std::optional<CarriedSum> carried_sum(const Function& f, ValueId next, ValueId carried) {
+  const auto factor_in = [&](const Op& product) {
+    const std::vector<ValueId>& factors = product.operands;
+    return factors[0] == carried ? factors[1] : factors[1] == carried ? factors[0] : ValueId{};
+  };
+  const auto scaled = [&](ValueId value, ValueId added) -> std::optional<CarriedSum> {
+    if (value == carried) return CarriedSum{{}, added, {}};
+    const Op* product = definition_as(f, value, OpCode::mul);
+    const ValueId factor = product ? factor_in(*product) : ValueId{};
+    return factor ? std::optional(CarriedSum{factor, added, value}) : std::nullopt;
+  };
   const Op* op = f.definition(next);
-  if (!op || (op->code != OpCode::fma && op->code != OpCode::add)) return std::nullopt;
-  for (const std::size_t k : {0, 1})
-    if (op->operands[k] == carried) {
-      const ValueId other = op->operands[1 - k];
-      return op->code == OpCode::fma ? CarriedSum{other, op->operands[2]} : CarriedSum{{}, other};
-    }
-  return std::nullopt;
+  if (op && op->code == OpCode::fma && factor_in(*op))
+    return CarriedSum{factor_in(*op), op->operands[2], {}};
+  if (op && op->code == OpCode::add) {
+    const auto sum = scaled(op->operands[0], op->operands[1]);
+    return sum ? sum : scaled(op->operands[1], op->operands[0]);
+  }
+  const bool product = op && op->code == OpCode::dot && op->operands.size() == 3;
+  return product ? scaled(op->operands[2], {}) : std::nullopt;
 }
 
 ValueId on_full_tiles(const Function& f, ValueId value) {
@@ -95,10 +105,6 @@ std::vector<OpId> roles_of(const Function& f) {
   return roles;
 }
 
-bool holds(const Function& f, BlockId block, OpCode code) {
-  return any_op(f, block, [&](const Op& op) { return op.code == code; });
-}
-
 BlockId work_of(const Function& f, const Op& role) {
   const BlockId body = role.body;
   BlockId work = body;
@@ -111,15 +117,6 @@ BlockId work_of(const Function& f, const Op& role) {
       return body;
   }
   return work;
-}
-
-std::size_t position_of(const Function& f, BlockId block, OpId op) {
-  const auto& ops = f[block].ops;
-  return static_cast<std::size_t>(std::find(ops.begin(), ops.end(), op) - ops.begin());
-}
-
-bool made_in(const Function& f, BlockId block, ValueId value) {
-  return std::ranges::count(f[block].ops, f[value].definition) > 0;
 }
 
 void replace_use(Op& op, ValueId from, ValueId to) {
@@ -166,6 +163,19 @@ Builder behind(Function& f, BlockId block, OpId op) {
   Builder b = before(f, block, op);
   b.go_behind(op);
   return b;
+}
+
+ValueId last_position(Builder& b, AxisId axis) {
+  const ValueId end = b.add(b.tile_begin(axis), b.integer(b.function()[axis].tile));
+  return b.sub(b.min(end, b.extent(axis)), b.integer(1));
+}
+
+ValueId build_both(Builder& b, ValueId x, ValueId y) {
+  const Function& f = b.function();
+  if (!x || !y) return x ? x : y;
+  if (is_number(f, x, 0) || is_number(f, y, 1) || x == y) return x;
+  if (is_number(f, x, 1) || is_number(f, y, 0)) return y;
+  return b.elementwise(OpCode::logical_and, {x, y});
 }
 
 Region region_of(std::vector<OpId> ops, std::vector<ValueId> yielded) {
@@ -220,10 +230,8 @@ bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
     changed = changed || !used;
     return !used;
   });
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const Op op = f[f[block].ops[i]];
-    for (const BlockId region : Regions(op)) changed = sweep(f, region, uses) || changed;
-  }
+  for (OpId id : f[block].ops)
+    for (const BlockId region : Regions(f[id])) changed = sweep(f, region, uses) || changed;
   return changed;
 }
 
@@ -264,12 +272,6 @@ std::vector<ValueId> make_like(Builder& b, Op op, const std::vector<ValueId>& li
   return b.function()[id].results;
 }
 
-Op& yield_of(Function& f, const Op& loop) {
-  Op& last = last_of(f, loop.body);
-  if (last.code != OpCode::yield) throw InternalError("a loop's region does not end in a yield");
-  return last;
-}
-
 ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
   const TileType type = f[initial].type;
   const Layout layout = f[initial].layout;
@@ -288,7 +290,7 @@ void drop_carried(Function& f, OpId loop, std::size_t i) {
   const auto erase = [](auto& list, std::ptrdiff_t position) {
     list.erase(list.begin() + position);
   };
-  erase(yield_of(f, op).operands, at);
+  erase(last_of(f, op.body).operands, at);
   erase(op.operands, op.bounds + at);
   erase(op.results, at);
   erase(f[op.body].arguments, at + 1);
@@ -320,16 +322,6 @@ std::string unused_buffer_name(const Function& f, const std::string& wanted) {
   return name;
 }
 
-const Op* definition_as(const Function& f, ValueId value, OpCode code) {
-  const Op* op = f.definition(value);
-  return op && op->code == code ? op : nullptr;
-}
-
-bool is_source(const Function& f, ValueId value) {
-  const Op* op = f.definition(value);
-  return op && kind_of(op->code) == OpKind::source;
-}
-
 std::optional<Scaled> scaled_tile(const Function& f, const Op* op) {
   if (!op || op->code != OpCode::mul) return std::nullopt;
   for (const std::size_t k : {0, 1})
@@ -342,18 +334,6 @@ std::optional<Scaled> positively_scaled_tile(const Function& f, const Op* op) {
   const std::optional<Scaled> scaled = scaled_tile(f, op);
   return scaled && is_positive(f, scaled->factor) ? scaled : std::nullopt;
 }
-
-const double* constant_of(const Function& f, ValueId value) {
-  const Op* op = definition_as(f, value, OpCode::constant);
-  return op ? &op->number : nullptr;
-}
-
-bool is_number(const Function& f, ValueId value, double number) {
-  const double* known = constant_of(f, value);
-  return known && *known == number;
-}
-
-bool is_minus_infinity(const Function& f, ValueId value) { return is_number(f, value, -INFINITY); }
 
 bool is_positive(const Function& f, ValueId value) {
   const Op* op = f.definition(value);

@@ -35,9 +35,10 @@ std::vector<int> count_uses_without_probes(const ir::Function& f);
 /// Whether a value decides what some f32 output holds; probes are none.
 bool reaches_f32_output(const ir::Function& f, ir::ValueId value);
 
-/// `carried * factor + added` as an fma, or `carried + added` without a factor.
+/// `carried * factor + added`, or `carried + added` without a factor.
 struct CarriedSum {
-  ir::ValueId factor, added;
+  ir::ValueId factor, added;  ///< what a product adds is no value: none
+  ir::ValueId scaled;         ///< `carried * factor`, where it is one
 };
 
 /// What a loop makes of a value that it carries, if that is such a sum.
@@ -52,22 +53,8 @@ std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::V
 /// The roles of a program.
 std::vector<ir::OpId> roles_of(const ir::Function& f);
 
-/// Whether an op of this code stands in a block or in a region inside it.
-bool holds(const ir::Function& f, ir::BlockId block, ir::OpCode code);
-
-/// Whether an op is of a code, for algorithms over the ops of a block.
-inline auto has_code(const ir::Function& f, ir::OpCode code) {
-  return [&f, code](ir::OpId id) { return f[id].code == code; };
-}
-
 /// Where a role works: its region, or that of the `if` in it by which one thread does all its work.
 ir::BlockId work_of(const ir::Function& f, const ir::Op& role);
-
-/// Where an op stands in its block.
-std::size_t position_of(const ir::Function& f, ir::BlockId block, ir::OpId op);
-
-/// Whether an op of the block makes the value.
-bool made_in(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);
@@ -100,6 +87,27 @@ void rewrite_ops(ir::Function& f, ir::BlockId block, Rewrite&& rewrite, std::siz
     if (i < f[block].ops.size() && f[block].ops[i] == id) ++i;
   }
 }
+
+/// The same for the ops of a block and of all regions in it, those of an op's regions first.
+template <class Rewrite>
+void rewrite_inside_out(ir::Function& f, ir::BlockId block, const Rewrite& rewrite) {
+  rewrite_ops(f, block, [&](ir::Builder& b, ir::OpId id) {
+    for (const ir::BlockId region : Regions(f[id])) rewrite_inside_out(f, region, rewrite);
+    rewrite(b, id);
+  });
+}
+
+/// The same for all blocks, in the order in which they were made.
+template <class Rewrite>
+void rewrite_all_blocks(ir::Function& f, const Rewrite& rewrite) {
+  for (std::size_t b = 0; b < f.blocks.size(); ++b) rewrite_ops(f, ir::BlockId(b), rewrite);
+}
+
+/// The last position of the block's tile along an axis that exists.
+ir::ValueId last_position(ir::Builder& b, ir::AxisId axis);
+
+/// The condition that both of two hold. It takes no op where one of them is known; one may be none.
+ir::ValueId build_both(ir::Builder& b, ir::ValueId x, ir::ValueId y);
 
 /// Builds the ops of a region, and returns what it yields.
 using Region = std::function<std::vector<ir::ValueId>(ir::Builder&)>;
@@ -148,15 +156,6 @@ std::vector<ir::ValueId> make_like(ir::Builder& b, ir::Op op, const std::vector<
 /// A name for a buffer that no other has.
 std::string unused_buffer_name(const ir::Function& f, const std::string& wanted);
 
-/// The yield of a loop's region.
-ir::Op& yield_of(ir::Function& f, const ir::Op& loop);
-
-/// The op that makes a value, if it is of this code; else null.
-const ir::Op* definition_as(const ir::Function& f, ir::ValueId value, ir::OpCode code);
-
-/// Whether an op without operands makes the value.
-bool is_source(const ir::Function& f, ir::ValueId value);
-
 /// A tile times a scalar.
 struct Scaled {
   ir::ValueId tile, factor;
@@ -168,17 +167,8 @@ std::optional<Scaled> scaled_tile(const ir::Function& f, const ir::Op* op);
 /// The same where the scalar is known to be above zero.
 std::optional<Scaled> positively_scaled_tile(const ir::Function& f, const ir::Op* op);
 
-/// The number a value is known to be, if it is a constant.
-const double* constant_of(const ir::Function& f, ir::ValueId value);
-
 /// Whether a scalar, or a constant, is above zero.
 bool is_positive_scalar(const ir::Function& f, ir::ValueId value);
-
-/// Whether a value is known to be this number.
-bool is_number(const ir::Function& f, ir::ValueId value, double number);
-
-/// Whether a value is the constant minus infinity, which masks put in the place of what they hide.
-bool is_minus_infinity(const ir::Function& f, ir::ValueId value);
 
 /// Whether a scalar is known to be above zero: a promise of a parameter, or made of such.
 bool is_positive(const ir::Function& f, ir::ValueId value);

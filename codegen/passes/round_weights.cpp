@@ -47,7 +47,8 @@ std::optional<SumOfWeights> find_sum_of_weights(const Function& f, const Op& loo
   const auto [start, carried, next, result] = carried_by(f, loop)[i];
   const auto carries = carried_sum(f, next, carried);
   const std::vector<int> uses = count_uses_without_probes(f);
-  if (!is_number(f, start, 0) || !carries || carries->factor || uses[carried.index] != 1)
+  if (!is_number(f, start, 0) || !carries || carries->factor || !carries->added ||
+      uses[carried.index] != 1)
     return std::nullopt;
   const ValueId total = carries->added;
   const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
@@ -88,7 +89,7 @@ ValueId where_hidden(const Function& f, Builder& b, OpId loop, ValueId full, Val
 
 void round_sum(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
   const BlockId body = f[loop].body;
-  const OpId next = f[yield_of(f, f[loop]).operands[i]].definition;
+  const OpId next = f[last_of(f, body).operands[i]].definition;
   Builder b = behind(f, body, f[sum.total].definition);
   const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
   const ValueId chosen = where_hidden(f, b, loop, sum.total, as_taken);
@@ -118,7 +119,7 @@ void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
   const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
   const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
   const ValueId next = inside.add(carried, where_hidden(f, inside, loop, zero, added));
-  yield_of(f, f[loop]).operands.push_back(next);
+  last_of(f, f[loop].body).operands.push_back(next);
   const ValueId as_taken = behind(f, f.body, loop).add(exact, f[loop].results.back());
   for (OpId id : divisions) std::ranges::replace(f[id].operands, exact, as_taken);
 }

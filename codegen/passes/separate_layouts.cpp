@@ -95,19 +95,17 @@ void convert_for_others(Function& f, Builder& b, ValueId value) {
 
 void separate_layouts(Function& f, const PassContext& context) {
   if (context.schedule.softmax != Softmax::shared) return;
-  for (std::size_t block = 0; block < f.blocks.size(); ++block)
-    rewrite_ops(f, BlockId(block), [&](Builder& b, OpId id) {
-      if (f[id].code != OpCode::dot) return;
-      for (std::size_t k : {0, 1}) stage_operand(f, b, id, k);
-      b.go_behind(id);
-      split_sum(f, b, id);
-    });
-  for (std::size_t block = 0; block < f.blocks.size(); ++block)
-    rewrite_ops(f, BlockId(block), [&](Builder& b, OpId id) {
-      b.go_behind(id);
-      for (ValueId result : std::vector(f[id].results))
-        if (stays_in_sums(f, result)) convert_for_others(f, b, result);
-    });
+  rewrite_all_blocks(f, [&](Builder& b, OpId id) {
+    if (f[id].code != OpCode::dot) return;
+    for (std::size_t k : {0, 1}) stage_operand(f, b, id, k);
+    b.go_behind(id);
+    split_sum(f, b, id);
+  });
+  rewrite_all_blocks(f, [&](Builder& b, OpId id) {
+    b.go_behind(id);
+    for (ValueId result : std::vector(f[id].results))
+      if (stays_in_sums(f, result)) convert_for_others(f, b, result);
+  });
 }
 
 }  // namespace flashcore

@@ -207,8 +207,7 @@ using Key = std::tuple<OpCode, std::vector<ValueId>, std::uint32_t, std::uint32_
 /// Equal pure ops of a block and the blocks around it are one. `known` is a copy, so that the
 /// regions of two loops share nothing with each other.
 void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const OpId id = f[block].ops[i];
+  for (const OpId id : f[block].ops) {
     if (f[id].body) merge_equal_ops(f, f[id].body, known);
     const Op& op = f[id];
     const OpKind kind = kind_of(op.code);

@@ -28,10 +28,9 @@ class PositionSplitting {
   explicit PositionSplitting(Function& f) : f_(f) {}
 
   void run() {
-    std::vector<OpId> nests;
-    for (std::size_t i = 0; i < f_.ops.size(); ++i)
-      if (f_.ops[i].code == OpCode::nest) nests.emplace_back(i);
-    for (OpId id : nests) nest(f_[id].body);
+    rewrite_inside_out(f_, f_.body, [&](Builder&, OpId id) {
+      if (f_[id].code == OpCode::nest) nest(f_[id].body);
+    });
     remove_dead_ops(f_);
   }
 

@@ -40,6 +40,14 @@ ValueId cast_again(Function& f, ValueId value) {
   return again;
 }
 
+/// Whether a value is a cast that anything reads but products as their left operand.
+bool is_cast_read_elsewhere(const Function& f, ValueId value) {
+  const auto multiplies = [](const Op& op, std::size_t k) {
+    return op.code == OpCode::dot && k == 0;
+  };
+  return definition_as(f, value, OpCode::cast) && !all_readers(f, f.body, value, multiplies);
+}
+
 struct OperandUse {
   OpId dot;
   std::size_t operand;

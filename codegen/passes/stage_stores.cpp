@@ -66,37 +66,33 @@ class StoreStaging {
   /// A product's sums, which the engine may add: each warpgroup its rows, or its columns of the
   /// same rows, in whole panels.
   [[nodiscard]] bool is_addable(const Op& store) const {
-    if (store.code != OpCode::store || store.accumulation == Accumulation::none) return false;
-    const Value& value = f_[store.operands[0]];
-    if (!by_engine() || value.type.axes.size() != 2 || value.layout.space != Space::registers)
+    if (!by_engine() || store.accumulation == Accumulation::none || !in_lines_of_memory(store))
       return false;
-    const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
+    const Layout& layout = f_[store.operands[0]].layout;
+    const AxisLayout &rows = layout.axes[0], &columns = layout.axes[1];
     constexpr int panel = 32;
     return rows.lanes == 8 && rows.slots == 2 && rows.length() == rows.warps * 16 &&
            columns.lanes == 4 && columns.slots == 2 &&
-           columns.length() % (columns.warps == 1 ? 8 : columns.warps * panel) == 0 &&
-           in_lines_of_memory(store);
+           columns.length() % (columns.warps == 1 ? 8 : columns.warps * panel) == 0;
   }
 
-  /// Where chunks of a row of the tile lie side by side.
-  [[nodiscard]] bool in_lines_of_memory(const Op& store) const {
-    const TileType& type = f_[store.operands[0]].type;
+  /// Whether a tile of registers is stored where chunks of a row lie side by side.
+  [[nodiscard]] bool in_lines_of_memory(const Op& op) const {
+    if (op.code != OpCode::store) return false;
+    const TileType& type = f_[op.operands[0]].type;
+    if (type.axes.size() != 2 || f_[op.operands[0]].layout.space != Space::registers) return false;
     // The engine knows where the tensor ends, not where a part of it does.
     if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
-    return !has_computed_positions(f_, store) && store.coordinates.back().axis == type.axes[1];
+    return !has_computed_positions(f_, op) && op.coordinates.back().axis == type.axes[1];
   }
 
   [[nodiscard]] bool is_stageable(const Op& store) const {
-    if (store.code != OpCode::store) return false;
+    if (!in_lines_of_memory(store)) return false;
     const Value& value = f_[store.operands[0]];
-    const TileType& type = value.type;
-    if (type.axes.size() != 2 || !is_half(type.dtype) || value.layout.space != Space::registers)
-      return false;
     // A plain layout has neighbours in one lane or in neighbouring lanes already. The others hold
     // eight columns, a chunk, in a few lanes.
     const AxisLayout& columns = value.layout.axes[1];
-    if (columns.slots == 1 || columns.fragment_size() != 8) return false;
-    return in_lines_of_memory(store);
+    return is_half(value.type.dtype) && columns.slots > 1 && columns.fragment_size() == 8;
   }
 
   void stage(Builder& b, OpId id, bool next_tiles) {
@@ -193,22 +189,19 @@ class StoreStaging {
       const bool taken = std::ranges::any_of(
           f_.buffers, [&](const Buffer& other) { return other.over == op.buffer; });
       if (f_[op.results[0]].type.axes[0] == rows && same_panels(buffer, wanted) && !taken &&
-          !released_early(b.block(), op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
+          release_of(b.block(), op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
           read_by_rows(op.results[0]))
         return op.buffer;
     }
     return {};
   }
 
-  /// The release of a ring among the ops of a block; none: `ops.end()`.
-  [[nodiscard]] auto release_of(const std::vector<OpId>& ops, BufferId ring) const {
-    return std::ranges::find_if(
-        ops, [&](OpId id) { return f_[id].code == OpCode::release && f_[id].buffer == ring; });
-  }
-
-  /// Inside regions of this block: then the next tile's operand may be there before the store.
-  [[nodiscard]] bool released_early(BlockId block, BufferId ring) const {
-    return release_of(f_[block].ops, ring) == f_[block].ops.end();
+  /// The release of a ring in a block. None where that is in a region: then the next tile's operand may
+  /// be there before the store.
+  [[nodiscard]] OpId release_of(BlockId block, BufferId ring) const {
+    for (OpId id : f_[block].ops)
+      if (f_[id].code == OpCode::release && f_[id].buffer == ring) return id;
+    return {};
   }
 
   /// Only as the left operand of products: then each warpgroup reads its own rows.
@@ -220,7 +213,7 @@ class StoreStaging {
 
   /// Has the ring released behind the store, and behind a wait for what that reads.
   void release_behind(BlockId block, OpId store, BufferId ring) {
-    const OpId release = *release_of(f_[block].ops, ring);
+    const OpId release = release_of(block, ring);
     const bool earlier = position_of(f_, block, release) < position_of(f_, block, store);
     Builder b = earlier ? behind(f_, block, store) : before(f_, block, release);
     b.append({.code = OpCode::drain_stores}, {});

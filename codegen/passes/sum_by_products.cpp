@@ -32,7 +32,8 @@ std::optional<SumOfOperand> find_sum_of_operand(const Function& f, const Op& loo
   const std::optional<CarriedSum> carries = carried_sum(f, next, carried);
   // What a probe looks at stays; what is merely probed beside it does not matter.
   const std::vector<int> uses = count_uses(f);
-  if (!is_number(f, start, 0) || !carries || uses[carried.index] != 1 || uses[next.index] != 1)
+  if (!is_number(f, start, 0) || !carries || !carries->added || carries->scaled ||
+      uses[carried.index] != 1 || uses[next.index] != 1)
     return std::nullopt;
   const ValueId total = on_full_tiles(f, carries->added);
   const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
@@ -72,7 +73,7 @@ void sum_by_product(Function& f, OpId loop, std::size_t i, const SumOfOperand& s
   const ValueId scaled = sum.factor ? b.mul(carried, sum.factor) : carried;
   const ValueId next = b.dot(sum.rounded, view, scaled);
   f.definition(next)->instruction = f[sum.product].instruction;
-  yield_of(f, f[loop]).operands.push_back(next);
+  last_of(f, f[loop].body).operands.push_back(next);
   const ValueId total =
       behind(f, f.body, loop).reduce(OpCode::reduce_max, f[loop].results.back(), ones);
   f[total].name = label;

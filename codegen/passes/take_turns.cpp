@@ -100,11 +100,13 @@ void start_in(Function& f, BlockId block) {
   });
 }
 
-/// Around such stores.
-void take_in(Function& f, BlockId block) {
-  rewrite_ops(f, block, [&](Builder& b, OpId id) {
+}  // namespace
+
+void start_turns(Function& f, const PassContext&) { start_in(f, f.body); }
+
+void take_turns(Function& f, const PassContext&) {
+  rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
     const Op op = f[id];
-    for (const BlockId region : Regions(op)) take_in(f, region);
     if (!adds_in_order(op)) return;
     const AxisId along = axis_of_loop(f, op);
     const ValueId end = b.add(b.tile_begin(along), b.integer(f[along].tile));
@@ -115,11 +117,5 @@ void take_in(Function& f, BlockId block) {
     append_turn(b, OpCode::release_turn, op, end);
   });
 }
-
-}  // namespace
-
-void start_turns(Function& f, const PassContext&) { start_in(f, f.body); }
-
-void take_turns(Function& f, const PassContext&) { take_in(f, f.body); }
 
 }  // namespace flashcore

@@ -20,13 +20,11 @@ bool rounds_later(const Function& f, const Op& nest, ValueId value) {
   ValueId result;
   for (std::size_t i = 0; i < yield.operands.size(); ++i)
     if (yield.operands[i] == value) result = nest.results[i];
-  bool all = true;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return;
+  return !any_op(f, f.body, [&](const Op& op) {
+    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return false;
     const auto reads = [&](ValueId v) { return v && std::ranges::count(op.operands, v) > 0; };
-    all = all && !reads(value) && !reads(result);
+    return reads(value) || reads(result);
   });
-  return all;
 }
 
 /// Whether a sum's second term is a constant of the unrolled loops.

@@ -70,7 +70,7 @@ Function with_counters(const Function& lowered, bool masked) {
   else if (const ValueId guard = masked ? guard_in(f, body) : ValueId{})
     counted = b.where(guard, zero, bit);
   const ValueId next = b.add(carried, counted);
-  yield_of(f, f[loop]).operands.push_back(next);
+  last_of(f, body).operands.push_back(next);
   f[store].operands[0] = f[loop].results.back();
   verify_after(f, "the test");
   return f;
