@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/analysis/row_expressions.h"
 #include "codegen/analysis/slope.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/ir/affine.h"
@@ -18,23 +19,9 @@ namespace {
 
 using namespace ir;
 
-class IntervalAnalysis {
+class IntervalAnalysis : RowExpressions {
  public:
-  IntervalAnalysis(Builder& outside, Builder& inside, const Op& loop)
-      : f_(outside.function()),
-        outside_(outside),
-        inside_(inside),
-        axis_(loop.axis),
-        rows_(first_axis_of(f_, AxisKind::parallel_tiles)) {
-    origins_.resize(f_.values.size());
-    for (ValueId argument : f_[loop.body].arguments) origins_[argument.index] = Origin::iteration;
-    for_each_op(f_, loop.body, [&](const Op& op, BlockId) {
-      const OpKind kind = kind_of(op.code);
-      const bool expression = kind == OpKind::source || kind == OpKind::elementwise;
-      for (ValueId result : op.results)
-        origins_[result.index] = expression ? Origin::expression : Origin::iteration;
-    });
-  }
+  using RowExpressions::RowExpressions;
 
   Truth condition(ValueId value) {
     return remembered(conditions_, value, [&] { return derive_condition(value); });
@@ -47,10 +34,6 @@ class IntervalAnalysis {
     [[nodiscard]] bool known() const { return static_cast<bool>(low); }
     [[nodiscard]] bool is_point() const { return low == high; }
   };
-  /// What stands for the position of a row in a copy of an expression.
-  enum class Rows { first, last, each };
-  /// Where a value comes from: before the loop, an expression inside it, or what an iteration makes.
-  enum class Origin { outside, expression, iteration };
 
   // ---- numbers
 
@@ -380,62 +363,10 @@ class IntervalAnalysis {
     });
   }
 
-  // ---- building
-
-  Builder& builder_for(const std::vector<ValueId>& operands) {
-    for (ValueId operand : operands)
-      if (f_[operand].type.has(axis_)) return inside_;
-    return outside_;
-  }
-
-  ValueId elementwise(OpCode code, std::vector<ValueId> operands) {
-    Builder& b = builder_for(operands);
-    return b.elementwise(code, std::move(operands));
-  }
-
-  ValueId number(double value, DType dtype) {
-    return remembered(numbers_, {value, dtype}, [&] { return outside_.constant(value, dtype); });
-  }
-
-  /// The expression once more, at the first or the last row or with every row that does not exist
-  /// replaced by the last one.
-  ValueId copy(ValueId value, Rows rows) {
-    if (f_[value].type.is_scalar() && origins_[value.index] == Origin::outside) return value;
-    return remembered(copies_, {value, rows}, [&] { return derive_copy(value, rows); });
-  }
-
-  ValueId derive_copy(ValueId value, Rows rows) {
-    Op op = *f_.definition(value);
-    if (op.code == OpCode::constant) return number(op.number, f_[value].type.dtype);
-    if (op.code == OpCode::index && op.axis == axis_) return inside_.index(axis_);
-    if (op.code == OpCode::index) {
-      if (rows == Rows::first) return outside_.tile_begin(rows_);
-      if (rows == Rows::last) return last_position(outside_, rows_);
-      const ValueId each = outside_.index(rows_);
-      return outside_.min(each, last_position(outside_, rows_));
-    }
-    op.results.clear();
-    TileType type{f_[value].type.dtype, {}};
-    for (ValueId& operand : op.operands) {
-      operand = copy(operand, rows);
-      for (AxisId axis : f_[operand].type.axes)
-        if (!type.has(axis)) type.axes.push_back(axis);
-    }
-    std::sort(type.axes.begin(), type.axes.end());
-    Builder& b = builder_for(op.operands);
-    return b.make(std::move(op), std::move(type));
-  }
-
-  Function& f_;
-  Builder &outside_, &inside_;
-  AxisId axis_, rows_;
-  std::vector<Origin> origins_;  ///< by value
   std::map<ValueId, bool> pure_, may_be_nan_;
   std::map<ValueId, Slope> slopes_;
   std::map<ValueId, Range> ranges_;
   std::map<ValueId, Truth> conditions_;
-  std::map<std::pair<ValueId, Rows>, ValueId> copies_;
-  std::map<std::pair<double, DType>, ValueId> numbers_;
 };
 
 }  // namespace

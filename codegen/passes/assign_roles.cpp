@@ -165,11 +165,8 @@ class RoleAssignment {
   /// Whether a loop's load brings the same in all blocks of a cluster, which differ in their tile of
   /// the axis along which they are neighbours.
   [[nodiscard]] bool is_same_in_cluster(const Op& loop, const Op& load) const {
-    const auto tiled = std::ranges::find_if(f_.axes, [](const Axis& axis) {
-      return axis.kind == AxisKind::parallel_tiles && !axis.alias_of;
-    });
-    const AxisId axis(static_cast<std::size_t>(tiled - f_.axes.begin()));
-    if (tiled == f_.axes.end() || has_computed_positions(f_, load)) return false;
+    const AxisId axis = first_axis_of(f_, AxisKind::parallel_tiles);
+    if (!axis || has_computed_positions(f_, load)) return false;
     std::set<ValueId> read(loop.operands.begin(), loop.operands.begin() + loop.bounds);
     for_each_use(load, [&](const ValueId& v) { read.insert(v); });
     bool same = !needs_position(f_, load, axis);

@@ -22,12 +22,6 @@ FC_DEVICE u32 cluster_address(u32 address, int block) {
   return there;
 }
 
-// To a cluster_address; the block there has begun, and does not leave before it knows of the write.
-template <int n>
-FC_DEVICE void store_cluster(u32 address, const float* in) {
-  FC_STORE_FLOATS("shared::cluster")
-}
-
 // At an mbarrier and at the one that lies where it does in another block.
 FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block) {
   arrive(mbarrier);
@@ -38,6 +32,12 @@ FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block) {
 FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane) {
   __syncwarp();
   if (lane == 0) arrive_in_both(mbarrier, other_block);
+}
+
+// To a cluster_address; the block there has begun, and does not leave before it knows of the write.
+template <int n>
+FC_DEVICE void store_cluster(u32 address, const float* in) {
+  FC_STORE_FLOATS("shared::cluster")
 }
 
 }  // namespace fc

@@ -247,7 +247,7 @@ class KernelPrinter {
   std::pair<ir::ValueId, std::string> next_tile_;  ///< a scanned loop's tile, and the one after it
   std::map<int, std::string> arrays_;              ///< by number: the name
   std::map<ir::BufferId, Ring> ring_names_;
-  std::string other_block_;  ///< what is added to an address for the same in the cluster's other block
+  std::string other_block_;  ///< added to an address: the same in the cluster's other block
 };
 
 }  // namespace flashcore

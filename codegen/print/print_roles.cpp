@@ -47,7 +47,8 @@ void KernelPrinter::collect_tensor_maps() {
     require_rows_of_chunks(f_, op, bool(op.coordinates.back().axis), "bulk", 8);
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
-      const TensorMapArgument map = box_of(op, stores ? 64 : buffer.rows / buffer.blocks, panels.width);
+      const TensorMapArgument map =
+          box_of(op, stores ? 64 : buffer.rows / buffer.blocks, panels.width);
       if (std::ranges::count(source_.tensor_maps, map) == 0) source_.tensor_maps.push_back(map);
     }
   });

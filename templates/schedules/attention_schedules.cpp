@@ -154,6 +154,7 @@ std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& 
     smaller.producer = true;
     smaller.blocks_per_processor = 1;
     smaller.persistent = smaller.ping_pong = false;
+    smaller.multicast_blocks = 1;
     smaller.outer_stages = 1;
     smaller.staged_stores = true;
     smaller.grid_order = GridOrder::tiles_first;

@@ -154,7 +154,8 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "consumer_registers": 0,
     }
     if shares:  # what both blocks of a cluster load
-        drawn |= {"multicast_blocks": 2, "tile_scheduler": "serpentine", "grid_order": "tiles_first"}
+        static = {"tile_scheduler": "serpentine", "grid_order": "tiles_first"}
+        drawn |= {"multicast_blocks": 2} | static
     return drawn
 
 
