@@ -2,13 +2,14 @@
 // live at the same time. A live range runs from the first op that touches a buffer to the last. A
 // loop counts as one op, because an iteration may read what the previous one left in a buffer; but
 // where an iteration begins with writing the whole buffer, as a conversion does, the buffer is live
-// between two ops of the iteration, unless the copy engine adds it to a tensor, which takes it
-// beyond the iteration. The warpgroups of a role write their own rows of a tile and do
-// not wait for each other: two such tiles share an address only if the rows of a warpgroup lie at
-// the same place in both.
+// between two ops of the iteration, unless the copy engine adds it to a tensor, or stores it in a
+// block that has another tile, which takes it beyond the iteration. The warpgroups of a role write
+// their own rows of a tile and do not wait for each other: two such tiles share an address only if
+// the rows of a warpgroup lie at the same place in both.
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -72,15 +73,19 @@ class Lives {
         Touched& touched = touched_[id.index];
         if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
         if (in_role_ && op.code == OpCode::convert) by_warpgroups[id.index] = true;
-        const bool in_iteration = touched.written_first && touched.block == block &&
-                                  op.accumulation == Accumulation::none;
+        // What the engine stores it may still read when the block has gone on to its next tile.
+        const bool stays =
+            op.accumulation != Accumulation::none || (in_tiles_ && op.code == OpCode::store);
+        const bool in_iteration = touched.written_first && touched.block == block && !stays;
         if (block != f_.body && !in_iteration) whole.insert(id.index);
       }
     ++now_;
     in_role_ = in_role_ || op.code == OpCode::role;
+    const bool around = std::exchange(in_tiles_, in_tiles_ || op.code == OpCode::tile_loop);
     for (const BlockId region : Regions(op))
       for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
     in_role_ = in_role_ && op.code != OpCode::role;
+    in_tiles_ = around;
   }
 
   struct Touched {
@@ -91,7 +96,7 @@ class Lives {
   const Function& f_;
   std::vector<Touched> touched_;
   std::size_t now_ = 0, top_ = 0;
-  bool in_role_ = false;
+  bool in_role_ = false, in_tiles_ = false;
 };
 
 /// Whether each row of one tile has the address of the same row of another, if both begin at one.

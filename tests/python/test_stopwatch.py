@@ -76,6 +76,12 @@ def test_a_round_in_which_the_host_was_late_is_done_again(machine):
     assert times(machine, slower, (9.0, lambda call: 5.0)) == pytest.approx([8, 9])
 
 
+def test_a_first_look_at_which_the_host_was_late_is_done_again(machine):
+    # The host takes longer from its third call on, until a look has seen that.
+    late = (8.0, lambda call: 300.0 if 2 <= call < 5 else 5.0)
+    assert times(machine, (7.0, lambda call: 5.0), late) == pytest.approx([7, 8])
+
+
 def test_what_takes_too_long_is_timed_no_further(machine):
     assert times(machine, (10.0, lambda call: 5.0), (40.0, lambda call: 5.0)) == [
         pytest.approx(10),

@@ -128,6 +128,27 @@ TEST(ProductSplit, OfColumnsIsRightForTwoAndThreeWarpgroups) {
         }
 }
 
+// While the engine still stores a tile's output, the block computes the weights of the next tile.
+TEST(ProductSplit, OfColumnsIsRightForBlocksOfSeveralTiles) {
+  AttentionSpec spec;
+  spec.head_dim = 64;
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 128}};
+  schedule.warps_n = 2;
+  schedule.product_split = ProductSplit::columns;
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  schedule.stages = 1;
+  schedule.overlap_products = false;
+  for (const bool persistent : {true, false}) {
+    schedule.persistent = persistent;
+    schedule.positions_per_block = persistent ? 1 : 2;
+    KernelRun run = attention_run(spec, {.heads = 4, .q_len = 200, .kv_len = 150});
+    (void)run.emulate(generate(attention_forward(spec), schedule, find_target("sm_90a")));
+    EXPECT_EQ(run.compare(), "");
+  }
+}
+
 // The warps along the columns divide key columns of the scores and columns of the output.
 TEST(ProductSplit, OfColumnsIsRightForEveryNumberOfWarps) {
   const Target& target = find_target("sm_80");

@@ -247,7 +247,8 @@ class Space:
         if family is None:
             return self.drawn(rng)
         genes = flat(schedule)
-        names = [n for n, c in family.choices.items() if c.matters(genes, self.spec)]
+        names = [n for n, c in family.choices.items()
+                 if len(c.values) > 1 and c.matters(genes, self.spec)]  # fmt: skip
         for name in rng.sample(names, rng.choice((1, 1, 2))):
             values = family.choices[name].values
             genes[name] = _another(values, genes.get(name), rng)

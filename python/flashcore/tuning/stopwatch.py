@@ -53,7 +53,9 @@ class Stopwatch:
             run(0)
         plain = [functools.partial(run, 0) for run in runs]
         held_once = [self._hold_us(action) for action in plain]
-        looks = [self._round(plain, look % 2 == 1, 1e-3, held_once)[0] for look in range(LOOKS)]
+        looks = [
+            self._punctual_round(plain, look % 2 == 1, 1e-3, held_once) for look in range(LOOKS)
+        ]
         first = [min(look[i] for look in looks) for i in range(len(runs))]
         best = min(first)
         kept = [i for i, us in enumerate(first) if us < hopeless * best + SPARED_US]
