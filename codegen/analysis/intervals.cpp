@@ -218,9 +218,11 @@ class IntervalAnalysis : RowExpressions {
           return {both(a.maybe, b.maybe), both(a.surely, b.surely)};
         return {either(a.maybe, b.maybe), either(a.surely, b.surely)};
       }
-      case OpCode::where:
-        return choice(condition(op.operands[0]), condition(op.operands[1]),
-                      condition(op.operands[2]));
+      case OpCode::where: {
+        // Each builds ops, whose order no compiler chooses.
+        const Truth no = condition(op.operands[2]), yes = condition(op.operands[1]);
+        return choice(condition(op.operands[0]), yes, no);
+      }
       default:
         return unknown();
     }
