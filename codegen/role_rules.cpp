@@ -224,13 +224,13 @@ void multicast(const ScheduleCheck& check) {
     return refuse("", "two blocks of a cluster share what they load", "1 or 2");
   if (s.copy != CopyInstruction::tma || !s.producer)
     refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
-           "a block's producer loads for both");
+           "the producer of each block loads half of every tile for both blocks");
   if (!s.persistent || s.tile_scheduler != PersistentScheduler::serpentine ||
       s.grid_order != GridOrder::tiles_first)
     refuse(!s.persistent ? " without persistent = true"
                          : fmt::format(" with tile_scheduler = {} and grid_order = {}",
                                        name_of(s.tile_scheduler), name_of(s.grid_order)),
-           "both go through neighbouring tiles, one pair after the other",
+           "both blocks of a cluster have to compute neighbouring output tiles at the same time",
            "persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
 }
 

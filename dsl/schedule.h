@@ -72,7 +72,7 @@ struct Schedule {
   int positions_per_block = 1;
   /// Blocks of a cluster, with neighbouring tiles, that share what their loops load, where they load
   /// the same: of each tile every block loads its part of the rows, for all of them (multicast).
-  /// Half as many bytes come from L2, which takes less power, and the blocks keep step. 1 or 2.
+  /// Half as many bytes come from L2, which takes less power. The blocks wait for each other. 1 or 2.
   int multicast_blocks = 1;
 
   // Four warps are a warpgroup; with wgmma and tma, `warps_m` counts those of the consumers.

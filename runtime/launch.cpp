@@ -42,8 +42,8 @@ int width_of(ParameterField::Kind kind) {
   return 0;
 }
 
-// Blocks of a persistent kernel on the CPU, or its clusters: few enough that each works through several tiles and
-// meets what one leaves for the next.
+// Blocks of a persistent kernel on the CPU, or clusters of them: few enough that each works through
+// several tiles and meets what one leaves for the next.
 std::int64_t emulated_blocks(std::int64_t tiles) {
   return std::min<std::int64_t>(3, (tiles + 1) / 2);
 }

@@ -22,7 +22,7 @@ std::string in_words(const Schedule& s) {
   if (s.blocks_per_processor > 1)
     text += fmt::format(", {} blocks a multiprocessor", s.blocks_per_processor);
   if (s.cluster_splits > 1) text += fmt::format(", keys split over {} blocks", s.cluster_splits);
-  if (s.multicast_blocks > 1) text += fmt::format(", keys for {} blocks", s.multicast_blocks);
+  if (s.multicast_blocks > 1) text += fmt::format(", multicast to {} blocks", s.multicast_blocks);
   if (s.positions_per_block > 1) text += fmt::format(", {} heads a block", s.positions_per_block);
   if (s.persistent)
     text += fmt::format(", persistent, {} scheduler, {}", name_of(s.tile_scheduler),

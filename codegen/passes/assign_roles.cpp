@@ -66,7 +66,8 @@ class RoleAssignment {
         std::ranges::none_of(f_.buffers, [](const Buffer& ring) { return ring.blocks > 1; }))
       throw ScheduleError(
           {fmt::format("multicast_blocks = {} for {}", schedule_.multicast_blocks, f_.name),
-           "what its loops load, or how far they go, hangs on the block's tile",
+           "the tiles that its loops load, or the bounds of the loops, depend on the block's "
+           "output tile",
            "multicast_blocks = 1"});
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     if (needed_.empty())
@@ -149,7 +150,7 @@ class RoleAssignment {
 
   /// A ring for every load: `stages` slots in loops.
   void add_rings(BlockId block, int stages, const Op* loop = nullptr) {
-    for (OpId id : std::vector(f_[block].ops)) {
+    for (OpId id : f_[block].ops) {
       const Op op = f_[id];
       if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages, &op);
       if (!is_copied(f_, op)) continue;

@@ -19,9 +19,9 @@
 //   Threads read what other blocks have written          the consumers of all blocks have met
 //                                                        (cluster_sync), in front of a region that
 //                                                        some of them alone enter
-//   A role that other blocks release slots of, or fill   all blocks have come to their end
-//   them for, ends                                       (cluster_sync): nobody writes to one that
-//                                                        has left
+//   A role ends whose slots other blocks of the cluster  the consumers of all blocks have come to
+//   fill and release                                     their end (cluster_sync): no block writes
+//                                                        to one that has left
 //
 // The waits are there: stage_stores and overlap_products know where they cost least. Where one is
 // missing, or stands too late, the pass says so. What is written in a region behind a condition

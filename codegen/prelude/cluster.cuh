@@ -22,7 +22,8 @@ FC_DEVICE u32 cluster_address(u32 address, int block) {
   return there;
 }
 
-// At an mbarrier and at the one that lies where it does in another block.
+// Arrives at an mbarrier of this block and at the one in the same place of the cluster's other block.
+// `other_block` is what turns an address of this block into the same one of that block, if added.
 FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block) {
   arrive(mbarrier);
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mbarrier + other_block)

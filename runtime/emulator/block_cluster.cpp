@@ -53,7 +53,7 @@ void Block::arrive(std::uint32_t mbarrier, std::uint32_t expected_bytes, int lin
   owner.note_received(accessor(line));
 }
 
-/// A thread of the cluster may write to this block.
+/// Throws a Fault unless a thread of the cluster may write to this block now.
 void Block::check_reachable(Accessor from) const {
   const int rank = first_thread_ / threads_;
   if (!cluster_.barrier().knows_all(from.thread))
@@ -69,7 +69,7 @@ void Block::check_reachable(Accessor from) const {
                 "a wait at the cluster's barrier, in that block, behind the write", from.thread};
 }
 
-/// It has, and the block has to know of it when it leaves.
+/// A thread of another block has written to this one, which has to know of the write before it leaves.
 void Block::note_received(Accessor from) {
   if (from.thread / threads_ != first_thread_ / threads_)
     received_[from.thread] = {clocks_.now(from.thread), from.line};

@@ -278,9 +278,9 @@ void add_large(const Traits& traits, std::vector<Schedule>& to) {
   if (const auto three = columns_of_three_warpgroups(traits)) add(192, *three);
 }
 
-/// Where all query rows see all keys, two neighbouring blocks may load these together: half as many
-/// bytes come from L2, and what that saves of the power pays for keeping step in long loops. With as
-/// many key columns as there is room for; 192 would spill.
+/// Where all query rows see all keys, two blocks with neighbouring query rows may load these together:
+/// half as many bytes come from L2, and what that saves of the power pays for the waits of the blocks for
+/// each other in long loops. With as many key columns as shared memory has room for, up to 176.
 void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   constexpr int most_columns = 176;
   if (traits.masked || !traits.plain || !traits.may_persist || traits.widest <= 112) return;

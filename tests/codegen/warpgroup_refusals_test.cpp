@@ -329,29 +329,33 @@ TEST(WarpgroupRefusals, BlocksThatShareLoads) {
             "  try: 1 or 2");
   Schedule dynamic = schedule;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
-  EXPECT_EQ(refused(program, dynamic, "sm_90a").words,
-            "multicast_blocks = 2 with tile_scheduler = dynamic and grid_order = tiles_first\n"
-            "  why: both go through neighbouring tiles, one pair after the other\n"
-            "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+  EXPECT_EQ(
+      refused(program, dynamic, "sm_90a").words,
+      "multicast_blocks = 2 with tile_scheduler = dynamic and grid_order = tiles_first\n"
+      "  why: both blocks of a cluster have to compute neighbouring output tiles at the same time\n"
+      "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
   Schedule alone = schedule;
   alone.persistent = false;
-  EXPECT_EQ(refused(program, alone, "sm_90a").words,
-            "multicast_blocks = 2 without persistent = true\n"
-            "  why: both go through neighbouring tiles, one pair after the other\n"
-            "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+  EXPECT_EQ(
+      refused(program, alone, "sm_90a").words,
+      "multicast_blocks = 2 without persistent = true\n"
+      "  why: both blocks of a cluster have to compute neighbouring output tiles at the same time\n"
+      "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
   Schedule small = tiles({{"rows", 64}, {"cols", 64}});
   small.multicast_blocks = 2;
   EXPECT_EQ(refused(program, small).words,
             "multicast_blocks = 2 without copy = tma\n"
-            "  why: a block's producer loads for both\n"
+            "  why: the producer of each block loads half of every tile for both blocks\n"
             "  try: multicast_blocks = 1");
   // Which keys the rows of a tile see is another question for each.
   AttentionSpec masked = head_dim(64);
   masked.mask = causal();
-  EXPECT_EQ(refused(attention_forward(masked), schedule, "sm_90a").words,
-            "multicast_blocks = 2 for attention_forward\n"
-            "  why: what its loops load, or how far they go, hangs on the block's tile\n"
-            "  try: multicast_blocks = 1");
+  EXPECT_EQ(
+      refused(attention_forward(masked), schedule, "sm_90a").words,
+      "multicast_blocks = 2 for attention_forward\n"
+      "  why: the tiles that its loops load, or the bounds of the loops, depend on the block's "
+      "output tile\n"
+      "  try: multicast_blocks = 1");
 }
 
 struct Carried {
