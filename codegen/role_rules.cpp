@@ -225,13 +225,10 @@ void multicast(const ScheduleCheck& check) {
   if (s.copy != CopyInstruction::tma || !s.producer)
     refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
            "the producer of each block loads half of every tile for both blocks");
-  if (!s.persistent || s.tile_scheduler != PersistentScheduler::serpentine ||
-      s.grid_order != GridOrder::tiles_first)
-    refuse(!s.persistent ? " without persistent = true"
-                         : fmt::format(" with tile_scheduler = {} and grid_order = {}",
-                                       name_of(s.tile_scheduler), name_of(s.grid_order)),
+  if (!s.persistent)
+    refuse(" without persistent = true",
            "both blocks of a cluster have to compute neighbouring output tiles at the same time",
-           "persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+           "persistent = true");
 }
 
 }  // namespace flashcore::schedule_rules

@@ -55,14 +55,15 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
     place.full = (barriers.end + size - 1) / size * size;
     place.behind = place.full + size * ring.stages;
     if (const auto of = roles.find(op.buffer);
-        of != roles.end() && of->second.fill != of->second.read) {
+        of != roles.end() && (of->second.fill != of->second.read || ring.blocks > 1)) {
       place.empty = place.behind;
       place.behind += size * ring.stages;
       const Releaser by = releaser_of(f, op.buffer);
       for (OpId reader : of->second.read)
-        place.releases += by == Releaser::thread ? f[reader].warps * warp
-                          : by == Releaser::warp ? f[reader].warps
-                                                 : f[reader].warps / warps_of_group;
+        place.releases += of->second.fill.contains(reader) ? 1  // the thread that fills it
+                          : by == Releaser::thread         ? f[reader].warps * warp
+                          : by == Releaser::warp           ? f[reader].warps
+                                                           : f[reader].warps / warps_of_group;
     }
     barriers.end = place.behind + (ring.holds_scalars() ? ring.bytes() : 0);
   });

@@ -29,6 +29,7 @@
 #include "codegen/analysis/product_stages.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/channels.h"
+#include "codegen/passes/cluster_loads.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/issued_positions.h"
 #include "codegen/passes/passes.h"
@@ -42,7 +43,8 @@ using namespace ir;
 
 class RoleAssignment {
  public:
-  RoleAssignment(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule), copier_(f) {}
+  RoleAssignment(Function& f, const Schedule& schedule)
+      : f_(f), schedule_(schedule), copier_(f), cluster_loads_(f, schedule.multicast_blocks) {}
 
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
@@ -58,17 +60,16 @@ class RoleAssignment {
                            "persistent = false"});
     check_positions();
     const BlockId producer = f_.add_block(), consumers = f_.add_block();
-    std::vector<OpId> front, rest;
-    for (OpId id : program) (in_front_.count(id) ? front : rest).push_back(id);
-    f_[consumers].ops = rest;
+    std::vector<OpId> front;
+    for (OpId id : program) (in_front_.count(id) ? front : f_[consumers].ops).push_back(id);
     add_rings(consumers, schedule_.outer_stages);
     if (schedule_.multicast_blocks > 1 &&
         std::ranges::none_of(f_.buffers, [](const Buffer& ring) { return ring.blocks > 1; }))
       throw ScheduleError(
           {fmt::format("multicast_blocks = {} for {}", schedule_.multicast_blocks, f_.name),
-           "the tiles that its loops load, or the bounds of the loops, depend on the block's "
-           "output tile",
-           "multicast_blocks = 1"});
+           "what its loops load depends on the block's output tile", "multicast_blocks = 1"});
+    cluster_loads_.join_bounds(consumers);
+    const std::vector<OpId> rest = f_[consumers].ops;
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });
     if (needed_.empty())
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
@@ -76,6 +77,7 @@ class RoleAssignment {
                            "instruction = mma_m16n8k16 and copy = cp_async"});
     for (OpId id : rest) produce(id, producer);
     consume(consumers, {});
+    cluster_loads_.pass_other_tiles(consumers);
     f_[f_.body].ops = front;
     append_op(f_, f_.body, {.code = OpCode::init_mbarriers});
     if (schedule_.cluster_splits > 1) append_op(f_, f_.body, {.code = OpCode::enter_cluster});
@@ -127,7 +129,7 @@ class RoleAssignment {
       if (!makes && !wanted(op)) continue;
       found.insert(*id);
       if (op.code == OpCode::loop) {
-        read.insert(op.operands.begin(), op.operands.begin() + op.bounds);
+        for (const ValueId bound : cluster_loads_.bounds_of_loads(*id)) read.insert(bound);
         for_each_op(f_, op.body, [&](const Op& inner, BlockId) {
           if (is_copied(f_, inner)) note_positions(inner, op.body, read);
         });
@@ -149,38 +151,17 @@ class RoleAssignment {
   }
 
   /// A ring for every load: `stages` slots in loops.
-  void add_rings(BlockId block, int stages, const Op* loop = nullptr) {
+  void add_rings(BlockId block, int stages, bool in_loop = false) {
     for (OpId id : f_[block].ops) {
       const Op op = f_[id];
-      if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages, &op);
+      if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages, true);
       if (!is_copied(f_, op)) continue;
       Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
-      if (schedule_.multicast_blocks > 1 && loop && is_same_in_cluster(*loop, op))
-        ring.blocks = schedule_.multicast_blocks;
+      if (in_loop) ring.blocks = cluster_loads_.blocks_of(op);
       f_[id].buffer = f_.add_buffer(std::move(ring));
     }
-  }
-
-  /// Whether a loop's load brings the same in all blocks of a cluster, which differ in their tile of
-  /// the axis along which they are neighbours.
-  [[nodiscard]] bool is_same_in_cluster(const Op& loop, const Op& load) const {
-    const AxisId axis = first_axis_of(f_, AxisKind::parallel_tiles);
-    if (!axis || has_computed_positions(f_, load)) return false;
-    std::set<ValueId> read(loop.operands.begin(), loop.operands.begin() + loop.bounds);
-    for_each_use(load, [&](const ValueId& v) { read.insert(v); });
-    bool same = !needs_position(f_, load, axis);
-    for (std::vector<ValueId> left(read.begin(), read.end()); same && !left.empty();) {
-      const Op* op = f_.definition(left.back());
-      left.pop_back();
-      if (!op) continue;
-      same = !needs_position(f_, *op, axis);
-      for_each_use(*op, [&](const ValueId& v) {
-        if (read.insert(v).second) left.push_back(v);
-      });
-    }
-    return same;
   }
 
   void produce(OpId id, BlockId target) {
@@ -193,7 +174,7 @@ class RoleAssignment {
       return;
     }
     Op loop = op;
-    loop.operands.resize(static_cast<std::size_t>(op.bounds));
+    loop.operands = cluster_loads_.bounds_of_loads(id);
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
     loop.results.clear();
     loop.body = f_.add_block();
@@ -297,6 +278,7 @@ class RoleAssignment {
   Function& f_;
   const Schedule& schedule_;
   OpCopier copier_;
+  ClusterLoads cluster_loads_;
   std::set<OpId> in_front_, needed_;
 };
 

@@ -100,8 +100,10 @@ class RoleHazards {
     const BlockId body = f_[role].body;
     walk(body, state);
     Builder end(f_, body);
+    // A producer that has taken a number from another block hands it on to its consumers, who say so.
     const auto shares = [&](const Op& op) {
-      return op.code == OpCode::release && f_[op.buffer].blocks > 1;
+      return op.code == OpCode::release && f_[op.buffer].blocks > 1 &&
+             !f_[op.buffer].holds_scalars();
     };
     if (any_op(f_, body, shares)) place(end, OpCode::cluster_sync);
     if (holds(f_, f_.body, OpCode::enter_cluster)) wait_for_cluster(end, state);

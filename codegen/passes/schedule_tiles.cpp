@@ -18,7 +18,9 @@
 // all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
 // is there before they need it, and one more while they compute that tile. Where the tile lies the
 // producer hands them in another ring, as the divisions by which a number becomes positions would
-// keep the consumers from their first product.
+// keep the consumers from their first product. Blocks of a cluster that share loads are numbered
+// together; the producer of the first of them takes the number, and hands it to all.
+#include <algorithm>
 #include <bit>
 #include <utility>
 #include <vector>
@@ -91,21 +93,27 @@ class TileScheduling {
 
   void share_out_tiles() {
     const bool grouped = schedule_.grid_order == GridOrder::grouped;
-    BufferId numbers, positions;
+    Numbers numbers;
+    BufferId positions;
     if (is_dynamic()) {
-      numbers = add_channel("tile_numbers", 1);
+      numbers.of_block = add_channel("tile_numbers", 1);
+      if (in_clusters()) {
+        numbers.of_cluster = add_channel("cluster_numbers", 1, 1);
+        f_[numbers.of_cluster].blocks = schedule_.multicast_blocks;
+      }
       positions = add_channel("tile_positions", f_.grid.size());
     }
     for (OpId role : roles_of(f_)) {
       const bool fills = holds(f_, f_[role].body, OpCode::issue);
       put_loop_around(role, [&](Builder& around) -> TileLoop {
-        const ValueId count = named(count_of_all(around, f_.grid), "block_count");
+        const ValueId count =
+            named(count_of_all(around, f_.grid), in_clusters() ? "cluster_count" : "block_count");
         const bool divides = fills || !is_dynamic();  // a tile's number into its position
         const Groups groups = divides && grouped ? plan_groups(around) : Groups{};
-        const auto enter = [this, divides, grouped, groups, positions](Builder& b, ValueId tile) {
+        const auto enter = [=, this](Builder& b, ValueId tile) {
           const Position position = !divides  ? receive_position(b, positions)
-                                    : grouped ? position_in_groups(b, tile, groups)
-                                              : position_of(b, tile, f_.grid);
+                                    : grouped ? in_cluster(b, position_in_groups(b, tile, groups))
+                                              : in_cluster(b, position_of(b, tile, f_.grid));
           for (std::size_t i = 0; i < position.size(); ++i) go_to(b, f_.grid[i], position[i]);
           if (divides && positions) hand_on(b, positions, position);
         };
@@ -157,10 +165,15 @@ class TileScheduling {
 
   // What the producer hands to the consumers.
 
-  /// A ring with so many scalars in a slot, and a slot for each of the two tiles by which the producer
-  /// may be ahead.
-  BufferId add_channel(const std::string& name, std::size_t scalars) {
-    constexpr int slots = 2;
+  /// The rings that hand the number of the next tile to the consumers, and in a cluster from the
+  /// producer of its first block to those of all.
+  struct Numbers {
+    BufferId of_block, of_cluster;
+  };
+
+  /// A ring with so many scalars in a slot, and to the consumers a slot for each of the two tiles by
+  /// which the producer may be ahead.
+  BufferId add_channel(const std::string& name, std::size_t scalars, int slots = 2) {
     Buffer channel{name, DType::i32, 1, static_cast<int>(scalars), slots};
     channel.transport = Transport::store;
     return f_.add_buffer(std::move(channel));
@@ -173,12 +186,27 @@ class TileScheduling {
   }
 
   /// The role that fills rings draws the number and hands it on, the others get it.
-  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
-    Op get{.code = OpCode::wait, .buffer = numbers};
-    Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
-    const ValueId next = named(b.make(draws ? claim : get, scalar), "next_tile");
-    if (draws) hand_on(b, numbers, {next});
+  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, const Numbers& numbers) {
+    const BufferId from = draws ? numbers.of_cluster : numbers.of_block;
+    if (draws && from) claim_for_cluster(b, tile, end, from);
+    const ValueId next =
+        named(from ? b.make({.code = OpCode::wait, .buffer = from}, scalar) : claim(b, tile, end),
+              "next_tile");
+    if (draws) hand_on(b, numbers.of_block, {next});
     return next;
+  }
+
+  ValueId claim(Builder& b, ValueId tile, ValueId end) {
+    return b.make({.code = OpCode::claim_tile, .operands = {tile, end}}, scalar);
+  }
+
+  /// By its first block.
+  void claim_for_cluster(Builder& b, ValueId tile, ValueId end, BufferId numbers) {
+    const ValueId is_first = b.elementwise(OpCode::eq, {rank(b), b.integer(0)});
+    build_if(b, is_first, [&](Builder& in) -> std::vector<ValueId> {
+      hand_on(in, numbers, {claim(in, tile, end)});
+      return {};
+    });
   }
 
   void go_to(Builder& b, AxisId axis, ValueId at) {
@@ -213,6 +241,24 @@ class TileScheduling {
 
   ValueId from_last(Builder& b, ValueId at, AxisId axis) {
     return b.sub(b.sub(count(b, axis), b.integer(1)), at);
+  }
+
+  // Blocks of a cluster that share loads are numbered together.
+
+  [[nodiscard]] bool in_clusters() const { return schedule_.multicast_blocks > 1; }
+
+  ValueId rank(Builder& b) const {
+    return b.make({.code = OpCode::cluster_rank, .blocks = schedule_.multicast_blocks}, scalar);
+  }
+
+  /// The block's own tile of a cluster's, which lie side by side along the first axis of tiles; the last
+  /// of them may lie behind all tiles of the axis.
+  Position in_cluster(Builder& b, Position position) {
+    if (!in_clusters()) return position;
+    ValueId& at = position[static_cast<std::size_t>(std::ranges::find(f_.grid, tiled_.front()) -
+                                                    f_.grid.begin())];
+    at = b.add(b.mul(at, b.integer(schedule_.multicast_blocks)), rank(b));
+    return position;
   }
 
   Groups plan_groups(Builder& b) {
@@ -306,14 +352,12 @@ class TileScheduling {
     return {f_[made].results[0], f_[made].results[1]};
   }
 
-  /// How many blocks lie along an axis. Those of a cluster that share loads lie along the first, and
-  /// the last of them may lie behind all of its tiles.
+  /// How many blocks lie along an axis, or clusters of blocks that share loads.
   ValueId count(Builder& b, AxisId axis) {
     if (f_[axis].kind != AxisKind::parallel_tiles) return b.extent(axis);
     const ValueId tiles = b.tile_count(axis);
-    const int blocks = axis == f_.grid.front() ? schedule_.multicast_blocks : 1;
-    if (blocks == 1) return tiles;
-    return b.mul(parts(b, tiles, b.integer(blocks)), b.integer(blocks));
+    const int blocks = axis == tiled_.front() ? schedule_.multicast_blocks : 1;
+    return blocks == 1 ? tiles : parts(b, tiles, b.integer(blocks));
   }
 
   ValueId count_of_all(Builder& b, const std::vector<AxisId>& axes) {

@@ -35,6 +35,37 @@ FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane) {
   if (lane == 0) arrive_in_both(mbarrier, other_block);
 }
 
+// A word for threads of both blocks: who waits with wait_published for an arrival of publish_in_both
+// knows what was stored in front of it.
+FC_DEVICE void store_in_both(u32 address, u32 word, u32 other_block) {
+  store_shared(address, word);
+  asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(address + other_block), "r"(word)
+               : "memory");
+}
+FC_DEVICE void publish_in_both(u32 mbarrier, u32 other_block) {
+  arrive(mbarrier);
+  asm volatile(
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mbarrier + other_block)
+      : "memory");
+}
+FC_DEVICE void wait_published(u32 mbarrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred over;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+      "@over bra done;\n"
+      "bra again;\n"
+      "done:\n"
+      "}" ::"r"(mbarrier),
+      "r"(parity)
+      : "memory");
+}
+// By lane 0 of a warp alone, which the compiler is told.
+FC_DEVICE u32 load_published(u32 address) {
+  return __shfl_sync(1u, load_shared_word(address), 0);
+}
+
 // To a cluster_address; the block there has begun, and does not leave before it knows of the write.
 template <int n>
 FC_DEVICE void store_cluster(u32 address, const float* in) {

@@ -100,6 +100,7 @@ class KernelPrinter {
 
   // print_tiles.cpp: the tiles of a block, and the turns of blocks
   void print_turn(const ir::Op& op);
+  [[nodiscard]] std::string workers(const char* of_blocks) const;
   void print_tile_loop(const ir::Op& loop);
   void print_draw(const ir::Op& op);
   void print_divide(const ir::Op& op);
@@ -207,11 +208,14 @@ class KernelPrinter {
     /// Of the role being printed; no slot where there is one only, and no phase where the role
     /// itself writes the slots.
     std::string slot, phase;
-    std::string next_phase;  ///< the statement that ends a phase
+    std::string next_phase;    ///< the statement that ends a phase
+    bool is_released = false;  ///< by the role, which goes on to the next slot there
   };
   void print_ring_barriers(const ir::Op& op);
   void declare_ring_places();
   static std::string in_slot(const std::string& barrier, const std::string& slot);
+  /// The argument that functions take which do the same in the other block of the cluster.
+  [[nodiscard]] std::string to_other_block(const ir::Buffer& channel) const;
   void print_next_slot(int stages, const Ring& ring);
   [[nodiscard]] bool goes_round(const ir::Op& convert) const;
   void print_acquire(const ir::Op& op);

@@ -74,6 +74,9 @@ void KernelPrinter::declare_ring_places() {
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
     if ((!goes_round(op) && !has_phases(op)) || !declared.insert(op.buffer).second) return;
     Ring& ring = ring_names_[op.buffer];
+    ring.is_released = any_op(f_, work_, [&](const Op& other) {
+      return other.code == OpCode::release && other.buffer == op.buffer;
+    });
     std::string variables;
     if (f_[op.buffer].stages > 1) {
       ring.slot = names_.unique(f_[op.buffer].name + "_slot");
@@ -93,6 +96,10 @@ void KernelPrinter::declare_ring_places() {
 
 std::string KernelPrinter::in_slot(const std::string& barrier, const std::string& slot) {
   return slot.empty() ? barrier : fmt::format("{} + {} * 8", barrier, slot);
+}
+
+std::string KernelPrinter::to_other_block(const Buffer& channel) const {
+  return channel.blocks > 1 ? ", " + other_block_ : "";
 }
 
 void KernelPrinter::print_next_slot(int stages, const Ring& ring) {
@@ -122,8 +129,9 @@ void KernelPrinter::print_issue(const Op& op) {
   if (!channel.holds_scalars()) return print_copies({&op});
   const std::string slot = chunk_base(channel, ring_names_[op.buffer].slot);
   for (std::size_t i = 0; i < op.operands.size(); ++i)
-    out_.line("fc::store_shared({}{}, static_cast<fc::u32>({}));", slot,
-              plus(4 * static_cast<int>(i)), scalar(op.operands[i]));
+    out_.line("fc::store_{}({}{}, static_cast<fc::u32>({}){});",
+              channel.blocks > 1 ? "in_both" : "shared", slot, plus(4 * static_cast<int>(i)),
+              scalar(op.operands[i]), to_other_block(channel));
 }
 
 /// A tile, as boxes of a panel each. They say themselves when they have completed. The next
@@ -149,14 +157,16 @@ void KernelPrinter::print_boxes(const Op& op) {
                 map_of(op, rows, loop.width), full,
                 box_coordinates(op, shared ? of_rank(rows) : "0", std::to_string(column)));
     }
-  if (buffer.empty) print_next_slot(buffer.stages, ring);
+  if (!ring.is_released) print_next_slot(buffer.stages, ring);
 }
 
 void KernelPrinter::print_commit(const Op& op) {
   if (!op.buffer) return out_.line("fc::commit_copies();");
   const Ring& ring = ring_names_[op.buffer];
-  out_.line("fc::arrive({});", in_slot(ring.full, ring.slot));
-  print_next_slot(f_[op.buffer].stages, ring);
+  const Buffer& channel = f_[op.buffer];
+  out_.line("fc::{}({}{});", channel.blocks > 1 ? "publish_in_both" : "arrive",
+            in_slot(ring.full, ring.slot), to_other_block(channel));
+  if (!ring.is_released) print_next_slot(channel.stages, ring);
 }
 
 void KernelPrinter::print_wait(const Op& op) {
@@ -169,14 +179,19 @@ void KernelPrinter::print_wait(const Op& op) {
                     fmt::format("({} + {}) % {}", ring.slot, op.pending, buffer.stages));
     phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
   }
-  out_.line("fc::wait_phase({}, {});", in_slot(ring.full, slot), phase);
+  const bool is_published = buffer.holds_scalars() && buffer.blocks > 1;
+  out_.line("fc::{}({}, {});", is_published ? "wait_published" : "wait_phase",
+            in_slot(ring.full, slot), phase);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
     const std::string& called = f_[op.results[i]].name;
     const std::string at = chunk_base(buffer, slot) + plus(4 * static_cast<int>(i));
     const bool number = buffer.holds_scalars();
-    storage_[op.results[i].index] = constant(
-        number ? "int" : "fc::u32", called.empty() ? buffer.name : called,
-        number ? fmt::format("fc::uniform(static_cast<int>(fc::load_shared_word({})))", at) : at);
+    storage_[op.results[i].index] =
+        constant(number ? "int" : "fc::u32", called.empty() ? buffer.name : called,
+                 !number ? at
+                 : is_published
+                     ? fmt::format("static_cast<int>(fc::load_published({}))", at)
+                     : fmt::format("fc::uniform(static_cast<int>(fc::load_shared_word({})))", at));
   }
 }
 
@@ -201,20 +216,18 @@ void KernelPrinter::print_release(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
   if (buffer.empty) {
-    const std::string empty = in_slot(ring.empty, ring.slot);
+    const std::string empty = in_slot(ring.empty, ring.slot), other = to_other_block(buffer);
+    const char* const in_both = buffer.blocks > 1 ? "_in_both" : "";
     switch (releaser_of(f_, op.buffer)) {
       case Releaser::thread:
-        out_.line("fc::arrive({});", empty);
+        out_.line("fc::arrive{}({}{});", in_both, empty, other);
         break;
       case Releaser::warp:
-        out_.line("fc::arrive_as_warp{};",
-                  buffer.blocks > 1 ? fmt::format("_in_both({}, {}, lane)", empty, other_block_)
-                                    : fmt::format("({}, lane)", empty));
+        out_.line("fc::arrive_as_warp{}({}{}, lane);", in_both, empty, other);
         break;
       case Releaser::warpgroup:
-        out_.line("if (thread % {} == 0) fc::arrive{};", group_threads,
-                  buffer.blocks > 1 ? fmt::format("_in_both({}, {})", empty, other_block_)
-                                    : fmt::format("({})", empty));
+        out_.line("if (thread % {} == 0) fc::arrive{}({}{});", group_threads, in_both, empty,
+                  other);
         break;
     }
   }

@@ -11,6 +11,13 @@ namespace flashcore {
 
 using namespace ir;
 
+/// The number of a block or how many there are; those of a cluster that share loads count together.
+std::string KernelPrinter::workers(const char* of_blocks) const {
+  const std::string blocks = fmt::format("fc::{}()", of_blocks);
+  const int together = schedule_.multicast_blocks;
+  return together == 1 ? blocks : fmt::format("{} / {}", blocks, together);
+}
+
 void KernelPrinter::print_tile_loop(const Op& loop) {
   const auto begins = begins_;
   const ValueId tile = f_[loop.body].arguments[0];
@@ -18,6 +25,7 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
   const auto [begin, end] = loop_bounds(loop);
   storage_[tile.index] = name;
   Writer::Scopes scopes;
+  const std::string number = workers("block_x"), all = workers("grid_x");
   switch (loop.scheduler) {
     case TileScheduler::consecutive:
       out_.comment("positions of this block");
@@ -26,16 +34,16 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
     case TileScheduler::serpentine: {
       out_.comment("tiles of all blocks, every other wave of blocks backwards");
       const std::string in_wave = names_.unique("in_wave"), first = names_.unique("first");
-      out_.line("int {} = fc::grid_x() - 1 - fc::block_x();", in_wave);
-      scopes.push_back(out_.block("for (int {0} = 0; {0} < {1}; {0} += fc::grid_x())", first, end));
-      out_.line("{0} = fc::grid_x() - 1 - {0};", in_wave);
+      out_.line("int {} = {} - 1 - {};", in_wave, all, number);
+      scopes.push_back(out_.block("for (int {0} = 0; {0} < {1}; {0} += {2})", first, end, all));
+      out_.line("{0} = {1} - 1 - {0};", in_wave, all);
       out_.line("if ({} + {} >= {}) break;", first, in_wave, end);
       storage_[tile.index] = fmt::format("({} + {})", first, in_wave);
       break;
     }
     case TileScheduler::dynamic:
       out_.comment("tiles of all blocks, each the next that no other block has");
-      scopes.push_back(out_.block("for (int {0} = fc::block_x(); {0} < {1};)", name, end));
+      scopes.push_back(out_.block("for (int {0} = {1}; {0} < {2};)", name, number, end));
       break;
   }
   print_block(loop.body);
@@ -49,8 +57,8 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
 void KernelPrinter::print_draw(const Op& op) {
   const std::string tile = scalar(op.operands[0]);
   storage_[op.results[0].index] = tile;
-  out_.line("{0} = fc::next_tile({1}, {0}, {2});", tile, fields_.tile_counter(),
-            scalar(op.operands[1]));
+  out_.line("{0} = fc::next_tile({1}, {0}, {2}, {3});", tile, fields_.tile_counter(),
+            scalar(op.operands[1]), workers("grid_x"));
 }
 
 /// Unsigned numbers divide in half the instructions of signed ones, and the divisor alone makes it so.

@@ -143,13 +143,14 @@ void KernelPrinter::print_position(AxisId axis, const std::string& tile) {
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.
 void KernelPrinter::print_grid() {
-  for (AxisId axis : f_.grid)
-    source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile),
+  const AxisId shared = first_axis_of(f_, AxisKind::parallel_tiles);
+  for (AxisId axis : f_.grid) {
+    const int tiles = axis == shared ? schedule_.multicast_blocks : 1;
+    source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile) * tiles,
                             scalar_named(f_, f_[axis].longest)});
-  if (schedule_.multicast_blocks > 1) {
-    source_.grid.front().tile *= schedule_.multicast_blocks;
-    cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
   }
+  if (schedule_.multicast_blocks > 1)
+    cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.

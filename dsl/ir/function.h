@@ -122,8 +122,8 @@ struct Buffer {
   BufferId over;  ///< has the address of this buffer, whose tiles are not needed any more
   /// Of a channel, whose slots are filled by `issue` and read behind `wait`.
   Transport transport = Transport::none;
-  /// Of a channel: how many blocks of a cluster fill a slot together, each with its part of the rows,
-  /// which it writes in all of them.
+  /// Of a channel: in how many blocks of a cluster a slot is filled with the same. Of a tile each of
+  /// them writes its part of the rows, in all; scalars are from the first.
   int blocks = 1;
 
   /// A slot hands a scalar from one role to another, rather than a tile.

@@ -243,8 +243,7 @@ class OpVerifier {
 
   void among() const {
     if (op_.blocks < 2)
-      fail(fmt::format("it is one of {} blocks", op_.blocks),
-           "blocks that split a loop are two or more");
+      fail(fmt::format("it is one of {} blocks", op_.blocks), "a cluster has two or more blocks");
   }
 
   void segment() {

@@ -274,8 +274,9 @@ class Evaluation {
   void issue(const Op& op) {
     switch (f_[op.buffer].transport) {
       case Transport::store:
-        for (std::size_t i = 0; i < op.operands.size(); ++i)
-          queues_[op.buffer.index].push_back(operand(op, i));
+        for (int reader = 0; reader < f_[op.buffer].blocks; ++reader)
+          for (std::size_t i = 0; i < op.operands.size(); ++i)
+            queues_[op.buffer.index].push_back(operand(op, i));
         break;
       case Transport::tma:
         if (op.body) block(op.body);
@@ -446,10 +447,11 @@ class Evaluation {
       values_[f_[op.body].arguments[0].index] = TileValue(1, 1, static_cast<double>(tile));
       block(op.body);
     };
-    if (op.scheduler != TileScheduler::consecutive)
-      run(tile_);
-    else
+    if (op.scheduler != TileScheduler::consecutive) {
+      if (tile_ < integer(op, 0)) run(tile_);  // a number may stand for several blocks
+    } else {
       for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) run(tile);
+    }
     axes_ = outside;
   }
 

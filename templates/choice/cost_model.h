@@ -42,8 +42,9 @@ class CostedSchedule {
   CostedSchedule(const AttentionSpec& spec, const Schedule& schedule, const MaskTraits& mask,
                  const ScoreTraits& score, const CostModel& model, const FamilyCosts* costs);
 
-  [[nodiscard]] int tile_rows() const { return rows_; }
-  /// Microseconds; `visible` is that of blocks of tile_rows() rows. Infinite where the schedule
+  /// For how many query rows keys are loaded together: those of a block, or of a cluster that shares loads.
+  [[nodiscard]] int tile_rows() const { return rows_ * multicast_; }
+  /// Microseconds; `visible` is that of tile_rows() rows. Infinite where the schedule
   /// cannot compute the problem, or nothing is known of it. Where the time exceeds `enough`, any number
   /// between the two may be returned: the caller knows of a faster schedule, and needs no more.
   [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible,

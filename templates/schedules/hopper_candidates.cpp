@@ -278,16 +278,27 @@ void add_large(const Traits& traits, std::vector<Schedule>& to) {
   if (const auto three = columns_of_three_warpgroups(traits)) add(192, *three);
 }
 
-/// Where all query rows see all keys, two blocks with neighbouring query rows may load these together:
-/// half as many bytes come from L2, and what that saves of the power pays for the waits of the blocks for
-/// each other in long loops. With as many key columns as shared memory has room for, up to 176.
+/// Two blocks with neighbouring query rows may load the keys and values that both see together: half as
+/// many bytes come from L2, and what that saves of the power pays for the waits of the blocks for each
+/// other in long loops. With as many key columns as shared memory has room for, up to 176. Where a mask
+/// hides keys, the blocks differ in their last tiles, and draw their next ones together. At a head_dim
+/// of 240 registers then run out.
 void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   constexpr int most_columns = 176;
-  if (traits.masked || !traits.plain || !traits.may_persist || traits.widest <= 112) return;
+  const int least = traits.masked ? 128 : 112;
+  if (!traits.plain || !traits.may_persist || traits.loads || traits.widest <= least) return;
+  if (traits.masked && traits.widest == 240) return;
   Schedule s = large(traits, 128, most_columns);
   s.multicast_blocks = 2;
   s.ping_pong = traits.widest < 256;
-  s.peel_masks = s.rescale_before_product = s.rescale_before_wait = true;
+  s.peel_masks = true;
+  if (traits.masked) {
+    s.grid_order = GridOrder::grouped;
+    s.tile_scheduler = PersistentScheduler::dynamic;
+    s.outer_stages = 1;
+  } else {
+    s.rescale_before_product = s.rescale_before_wait = true;
+  }
   while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
   to.push_back(std::move(s));
 }

@@ -181,6 +181,20 @@ const Golden kernels[] = {
        schedule.staged_stores = false;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_multicast_causal",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 256;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(128, 80);
+       schedule.persistent = schedule.peel_masks = true;
+       schedule.multicast_blocks = 2;
+       schedule.staged_stores = false;
+       schedule.last_tiles_first = true;
+       schedule.grid_order = GridOrder::grouped;
+       schedule.tile_scheduler = PersistentScheduler::dynamic;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_no_producer",
      [] {
        AttentionSpec spec;

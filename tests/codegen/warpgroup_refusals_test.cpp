@@ -327,35 +327,66 @@ TEST(WarpgroupRefusals, BlocksThatShareLoads) {
             "multicast_blocks = 4\n"
             "  why: two blocks of a cluster share what they load\n"
             "  try: 1 or 2");
-  Schedule dynamic = schedule;
-  dynamic.tile_scheduler = PersistentScheduler::dynamic;
-  EXPECT_EQ(
-      refused(program, dynamic, "sm_90a").words,
-      "multicast_blocks = 2 with tile_scheduler = dynamic and grid_order = tiles_first\n"
-      "  why: both blocks of a cluster have to compute neighbouring output tiles at the same time\n"
-      "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
   Schedule alone = schedule;
   alone.persistent = false;
   EXPECT_EQ(
       refused(program, alone, "sm_90a").words,
       "multicast_blocks = 2 without persistent = true\n"
       "  why: both blocks of a cluster have to compute neighbouring output tiles at the same time\n"
-      "  try: persistent = true, tile_scheduler = serpentine and grid_order = tiles_first");
+      "  try: persistent = true");
   Schedule small = tiles({{"rows", 64}, {"cols", 64}});
   small.multicast_blocks = 2;
   EXPECT_EQ(refused(program, small).words,
             "multicast_blocks = 2 without copy = tma\n"
             "  why: the producer of each block loads half of every tile for both blocks\n"
             "  try: multicast_blocks = 1");
-  // Which keys the rows of a tile see is another question for each.
+  // Both load what either of them sees.
   AttentionSpec masked = head_dim(64);
   masked.mask = causal();
-  EXPECT_EQ(
-      refused(attention_forward(masked), schedule, "sm_90a").words,
-      "multicast_blocks = 2 for attention_forward\n"
-      "  why: the tiles that its loops load, or the bounds of the loops, depend on the block's "
-      "output tile\n"
-      "  try: multicast_blocks = 1");
+  for (const auto scheduler : {PersistentScheduler::serpentine, PersistentScheduler::dynamic}) {
+    Schedule uneven = schedule;
+    uneven.tile_scheduler = scheduler;
+    EXPECT_EQ(refused(attention_forward(masked), uneven, "sm_90a").words, "nothing was refused");
+  }
+}
+
+/// Row sums of products with keys in pages, from that of the row on, or from one looked up for the tile.
+Program sums_from(bool looked_up, bool in_pages) {
+  constexpr int page = 64;
+  ProgramBuilder b("sums");
+  const Axis rows = b.parallel_tiles("rows", named("M")),
+             cols = b.tiles("cols", in_pages ? named("N") * page : named("N")),
+             d = b.whole("d", 64);
+  const Tensor q = b.input("q", DType::bf16, {named("M"), 64}),
+               k = in_pages ? b.input("k", DType::bf16, {named("P"), page, 64})
+                            : b.input("k", DType::bf16, {named("N"), 64}),
+               pages = b.gathered_input("pages", DType::i32, {named("N")}),
+               first = b.input("first", DType::i32, {named("M")});
+  const Tensor y = b.output("y", DType::f32, {named("M")});
+  const Tile query = load(q(rows, d));
+  const Tile begin = looked_up ? reduce_min(load(first(rows)), rows) : index(rows);
+  store(y(rows), b.loop(cols, b.fill({rows}, 0), [&](const Tile& sum) {
+    const Tile at = gather(pages, {index(cols) / page});
+    const Tile keys = load(in_pages ? k(at, index(cols) % page, d) : k(cols, d));
+    const Tile scores = dot(query, transpose(keys));
+    return sum + reduce_sum(where(index(cols) >= begin, scores, 0.f), cols);
+  }));
+  return b.finish();
+}
+
+TEST(WarpgroupRefusals, BlocksThatHaveNothingToShare) {
+  Schedule schedule = warpgroups(128, 64);
+  schedule.persistent = true;
+  schedule.multicast_blocks = 2;
+  EXPECT_EQ(refused(sums_from(false, false), schedule, "sm_90a").words, "nothing was refused");
+  EXPECT_EQ(refused(sums_from(true, false), schedule, "sm_90a").words,
+            "multicast_blocks = 2 for sums\n"
+            "  why: where its loops begin or end is loaded, for each output tile\n"
+            "  try: multicast_blocks = 1");
+  EXPECT_EQ(refused(sums_from(false, true), schedule, "sm_90a").words,
+            "multicast_blocks = 2 for sums\n"
+            "  why: what its loops load depends on the block's output tile\n"
+            "  try: multicast_blocks = 1");
 }
 
 struct Carried {

@@ -130,7 +130,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     # Warpgroups that divide the columns, in a drawing of its own, so that the others stay.
     others = random.Random(f"{warps} {cols} {stages} {pick.random()}")
     divided = warps == 4 and changes["producer"] and others.random() < 0.3
-    shares = changes["persistent"] and spec.mask == fc.full() and others.random() < 0.5
+    shares = changes["persistent"] and others.random() < 0.5
     drawn = changes | {
         "instruction": "wgmma",
         "copy": "tma",
@@ -154,8 +154,7 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "consumer_registers": 0,
     }
     if shares:  # what both blocks of a cluster load
-        static = {"tile_scheduler": "serpentine", "grid_order": "tiles_first"}
-        drawn |= {"multicast_blocks": 2} | static
+        drawn["multicast_blocks"] = 2
     return drawn
 
 

@@ -381,9 +381,11 @@ TEST_F(PlantedInClusters, EveryBlockPutsItsOwnRowsTogether) {
   }
 }
 
-class PlantedInMulticast : public testing::Test {
+/// Blocks that share loads: both visit the same tiles, or each its own, which they draw together.
+class PlantedInMulticast : public testing::TestWithParam<bool> {
  protected:
-  AttentionSpec spec_ = full();
+  [[nodiscard]] static bool is_uneven() { return GetParam(); }
+  AttentionSpec spec_ = make_spec();
   KernelSource source_ = make();
 
   void expect_needed(const std::string& pattern, const std::string& instead, int least,
@@ -392,22 +394,23 @@ class PlantedInMulticast : public testing::Test {
   }
 
  private:
-  static AttentionSpec full() {
+  static AttentionSpec make_spec() {
     AttentionSpec spec = small_spec();
-    spec.mask = Mask();
+    spec.mask = is_uneven() ? causal() : Mask();
     return spec;
   }
   [[nodiscard]] KernelSource make() const {
     Schedule schedule = warpgroup_schedule(64, 16);
     schedule.persistent = true;
     schedule.multicast_blocks = 2;
+    if (is_uneven()) schedule.tile_scheduler = PersistentScheduler::dynamic;
     return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
   }
 };
 
-TEST_F(PlantedInMulticast, TheKernelItselfIsRight) { expect_right(spec_, source_, many_tiles); }
+TEST_P(PlantedInMulticast, TheKernelItselfIsRight) { expect_right(spec_, source_, many_tiles); }
 
-TEST_F(PlantedInMulticast, BothBlocksMeetBeforeAndBehindAllLoads) {
+TEST_P(PlantedInMulticast, BothBlocksMeetBeforeAndBehindAllLoads) {
   const std::vector<FaultKind> kinds = {FaultKind::barrier_mismatch, FaultKind::race,
                                         FaultKind::misused_mbarrier, FaultKind::deadlock};
   expect_needed(R"(fc::arrive_at_cluster\(\);)", "", 2, kinds);
@@ -415,15 +418,33 @@ TEST_F(PlantedInMulticast, BothBlocksMeetBeforeAndBehindAllLoads) {
   expect_needed(R"(fc::arrive_at_cluster\(\);)", "fc::enter_cluster();", 2, {FaultKind::race});
 }
 
-TEST_F(PlantedInMulticast, EverySlotIsReleasedInBothBlocks) {
-  expect_needed(R"(fc::arrive_in_both\(([^,]*), other_block\);)", "fc::arrive($1);", 3,
-                {FaultKind::deadlock});
+TEST_P(PlantedInMulticast, EverySlotIsReleasedInBothBlocks) {
+  expect_needed(R"(fc::arrive_in_both\(([^,]*), other_block\);)", "fc::arrive($1);",
+                is_uneven() ? 6 : 3, {FaultKind::deadlock});
 }
 
-TEST_F(PlantedInMulticast, EachLoadsItsPartForBoth) {
+TEST_P(PlantedInMulticast, EachLoadsItsPartForBoth) {
   expect_needed(R"(fc::load_box_for_cluster\()", "fc::load_box(", 2,
                 {FaultKind::deadlock, FaultKind::misused_mbarrier});
 }
+
+INSTANTIATE_TEST_SUITE_P(Loads, PlantedInMulticast, testing::Bool(), [](const auto& info) {
+  return info.param ? "OfUnevenBlocksThatDrawTiles" : "OfEqualBlocks";
+});
+
+class PlantedInSharedDraws : public PlantedInMulticast {};
+
+TEST_P(PlantedInSharedDraws, BothBlocksGetTheNumberOfTheNextTile) {
+  expect_needed(R"(fc::store_in_both\(([^;]*), other_block\);)", "fc::store_shared($1);", 1,
+                {FaultKind::uninitialized});
+  expect_needed(R"(fc::publish_in_both\(([^;]*), other_block\);)", "fc::arrive($1);", 1,
+                {FaultKind::deadlock});
+  expect_needed(R"(fc::wait_published\([^;]*;)", ";", 1,
+                {FaultKind::race, FaultKind::uninitialized});
+  expect_needed(R"(fc::wait_phase\(cluster_numbers_empty[^;]*;)", ";", 1, {FaultKind::race});
+}
+
+INSTANTIATE_TEST_SUITE_P(Loads, PlantedInSharedDraws, testing::Values(true));
 
 }  // namespace
 }  // namespace flashcore

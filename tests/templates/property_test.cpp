@@ -227,13 +227,10 @@ struct Case {
     share_loads();
   }
 
-  /// Between two blocks, in some of the cases where both load the same; numbers of its own.
+  /// Between two blocks, in some of the cases; numbers of its own.
   void share_loads() {
     Draw draw(number_ + 3'000'000);
-    if (!schedule.persistent || !spec.mask.is_full() || !draw.one_in(2)) return;
-    schedule.tile_scheduler = PersistentScheduler::serpentine;
-    schedule.grid_order = GridOrder::tiles_first;
-    schedule.multicast_blocks = 2;
+    if (schedule.persistent && draw.one_in(2)) schedule.multicast_blocks = 2;
   }
 
   /// Among warpgroups, in some of the cases; numbers of its own, so that the others stay.

@@ -35,4 +35,18 @@ FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane,
   if (lane == 0) arrive_in_both(mbarrier, other_block, line);
 }
 
+FC_DEVICE void store_in_both(u32 address, u32 word, u32 other_block, int line = __builtin_LINE()) {
+  store_shared(address, word, line);
+  fc_machine->store_cluster(address + other_block, &word, 4, line);
+}
+FC_DEVICE void publish_in_both(u32 mbarrier, u32 other_block, int line = __builtin_LINE()) {
+  arrive_in_both(mbarrier, other_block, line);
+}
+FC_DEVICE void wait_published(u32 mbarrier, int parity, int line = __builtin_LINE()) {
+  wait_phase(mbarrier, parity, line);
+}
+FC_DEVICE u32 load_published(u32 address, int line = __builtin_LINE()) {
+  return load_shared_word(address, line);
+}
+
 }  // namespace fc

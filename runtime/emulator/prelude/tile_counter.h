@@ -7,8 +7,7 @@
 
 namespace fc {
 
-FC_DEVICE int next_tile(int counter, int tile, int count) {
-  const int blocks = grid_x();
+FC_DEVICE int next_tile(int counter, int tile, int count, int blocks) {
   if (counter == 0) return 2 * (tile / blocks + 1) * blocks - 1 - tile;
   return blocks + fc_machine->claim_tile(count);
 }

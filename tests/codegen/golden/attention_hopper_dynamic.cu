@@ -149,7 +149,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             }
           }
         }
-        tile = fc::next_tile(p.tile_counter, tile, block_count);
+        tile = fc::next_tile(p.tile_counter, tile, block_count, fc::grid_x());
         fc::wait_phase(tile_numbers_empty + tile_numbers_slot * 8, tile_numbers_phase ^ 1);
         fc::store_shared(shared + 65704 + tile_numbers_slot * 4, static_cast<fc::u32>(tile));
         fc::arrive(tile_numbers_full + tile_numbers_slot * 8);

@@ -49,19 +49,19 @@ attention_forward(const __grid_constant__ Parameters p) {
       int key_slot = 0, key_phase = 0;
       int query_phase = 0;
       int value_slot = 0, value_phase = 0;
-      const int t0 = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * 2) * p.H;
-      const int block_count = t0 * p.B;
+      const int cluster_count = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * p.H) * p.B;
       // tiles of all blocks, every other wave of blocks backwards
-      int in_wave = fc::grid_x() - 1 - fc::block_x();
-      for (int first = 0; first < block_count; first += fc::grid_x()) {
-        in_wave = fc::grid_x() - 1 - in_wave;
-        if (first + in_wave >= block_count) break;
-        const fc::u32 divisor = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * 2);
-        const int rows_tile = (first + in_wave) % divisor;
+      int in_wave = fc::grid_x() / 2 - 1 - fc::block_x() / 2;
+      for (int first = 0; first < cluster_count; first += fc::grid_x() / 2) {
+        in_wave = fc::grid_x() / 2 - 1 - in_wave;
+        if (first + in_wave >= cluster_count) break;
+        const fc::u32 divisor = (((((p.Sq + 127) / 128) + 2) - 1) / 2);
+        const int t0 = (first + in_wave) % divisor;
         const int t1 = (first + in_wave) / divisor;
         const fc::u32 divisor_2 = p.H;
         const int head = t1 % divisor_2;
         const int batch = t1 / divisor_2;
+        const int rows_tile = (t0 * 2) + rank;
         const int rows_begin = rows_tile * 128;
         const int t2 = fc::min((fc::floor_div((p.Sk + -1), 176) + 1), ((p.Sk + 175) / 176));
         const int cols_end = fc::max(0, t2);
@@ -130,19 +130,19 @@ attention_forward(const __grid_constant__ Parameters p) {
     int key_slot_2 = 0, key_phase_2 = 0;
     int value_slot_2 = 0, value_phase_2 = 0;
     if (warp / 4 == 1) fc::signal(5, 256);
-    const int t5 = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * 2) * p.H;
-    const int block_count_2 = t5 * p.B;
+    const int cluster_count_2 = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * p.H) * p.B;
     // tiles of all blocks, every other wave of blocks backwards
-    int in_wave_2 = fc::grid_x() - 1 - fc::block_x();
-    for (int first_2 = 0; first_2 < block_count_2; first_2 += fc::grid_x()) {
-      in_wave_2 = fc::grid_x() - 1 - in_wave_2;
-      if (first_2 + in_wave_2 >= block_count_2) break;
-      const fc::u32 divisor_3 = ((((((p.Sq + 127) / 128) + 2) - 1) / 2) * 2);
-      const int rows_tile_2 = (first_2 + in_wave_2) % divisor_3;
+    int in_wave_2 = fc::grid_x() / 2 - 1 - fc::block_x() / 2;
+    for (int first_2 = 0; first_2 < cluster_count_2; first_2 += fc::grid_x() / 2) {
+      in_wave_2 = fc::grid_x() / 2 - 1 - in_wave_2;
+      if (first_2 + in_wave_2 >= cluster_count_2) break;
+      const fc::u32 divisor_3 = (((((p.Sq + 127) / 128) + 2) - 1) / 2);
+      const int t5 = (first_2 + in_wave_2) % divisor_3;
       const int t6 = (first_2 + in_wave_2) / divisor_3;
       const fc::u32 divisor_4 = p.H;
       const int head_2 = t6 % divisor_4;
       const int batch_2 = t6 / divisor_4;
+      const int rows_tile_2 = (t5 * 2) + rank;
       const int rows_begin_2 = rows_tile_2 * 128;
       const float scale_log2 = p.scale * 1.442695f;
       const int t7 = p.Sk + -1;
