@@ -70,8 +70,8 @@ struct Schedule {
   /// other, and finds out once for all of them which tiles hold visible keys, and where its
   /// sequence begins.
   int positions_per_block = 1;
-  /// Blocks of a cluster, with neighbouring tiles, that share what their loops load, where they load
-  /// the same: of each tile every block loads its part of the rows, for all of them (multicast).
+  /// Blocks of a cluster, with neighbouring tiles, that share what their loops load: of each tile that
+  /// one of them visits every block loads its part of the rows, for all of them (multicast).
   /// Half as many bytes come from L2, which takes less power. The blocks wait for each other. 1 or 2.
   int multicast_blocks = 1;
 

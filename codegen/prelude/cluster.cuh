@@ -62,9 +62,7 @@ FC_DEVICE void wait_published(u32 mbarrier, int parity) {
       : "memory");
 }
 // By lane 0 of a warp alone, which the compiler is told.
-FC_DEVICE u32 load_published(u32 address) {
-  return __shfl_sync(1u, load_shared_word(address), 0);
-}
+FC_DEVICE u32 load_published(u32 address) { return __shfl_sync(1u, load_shared_word(address), 0); }
 
 // To a cluster_address; the block there has begun, and does not leave before it knows of the write.
 template <int n>

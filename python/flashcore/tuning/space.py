@@ -116,10 +116,7 @@ FAMILIES = (
             "positions_per_block": Choice(
                 (1, 2, 4, 8), lambda genes, spec: not genes["persistent"]
             ),
-            "multicast_blocks": Choice(
-                (1, 2),
-                lambda genes, spec: genes["persistent"] and genes["tile_scheduler"] == "serpentine",
-            ),
+            "multicast_blocks": Choice((1, 2), lambda genes, spec: genes["persistent"]),
             "outer_stages": Choice(
                 (1, 2), lambda genes, spec: genes["persistent"] or genes["positions_per_block"] > 1
             ),
