@@ -14,6 +14,11 @@
 
 namespace flashcore {
 
+/// The axis that a product sums over.
+inline ir::AxisId inner_axis(const ir::Function& f, const ir::Op& dot) {
+  return f[dot.operands[0]].type.axes[1];
+}
+
 /// What a map has for a key, derived when it is first asked for.
 template <class Map, class Derive>
 typename Map::mapped_type remembered(Map& map, const typename Map::key_type& key,
@@ -180,6 +185,27 @@ bool all_readers(const ir::Function& f, ir::BlockId block, ir::ValueId value, Te
     for (std::size_t k = 0; k < op.operands.size(); ++k)
       if (op.operands[k] == value && !test(op, k)) return true;
     return false;
+  });
+}
+
+/// By value: whether a region, or one inside it, makes it or has it as an argument.
+inline std::vector<bool> made_inside(const ir::Function& f, ir::BlockId region) {
+  std::vector<bool> inside(f.values.size());
+  const auto note = [&](const std::vector<ir::ValueId>& values) {
+    for (ir::ValueId value : values) inside[value.index] = true;
+  };
+  note(f[region].arguments);
+  ir::for_each_op(f, region, [&](const ir::Op& op, ir::BlockId) {
+    note(op.results);
+    for (const ir::BlockId inner : Regions(op)) note(f[inner].arguments);
+  });
+  return inside;
+}
+
+/// Whether products alone read a value, as their left operand.
+inline bool is_only_left_operand(const ir::Function& f, ir::ValueId value) {
+  return all_readers(f, f.body, value, [](const ir::Op& op, std::size_t k) {
+    return op.code == ir::OpCode::dot && k == 0;
   });
 }
 
