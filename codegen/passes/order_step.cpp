@@ -57,8 +57,9 @@ class StepOrder {
       if (stage_here(made_by) == stage_of(id)) add_edge(made_by, id);
       // What is read of a stage in front lies where the next iteration's is put.
       const OpId put_by = f_[operand_root(f_, v).value].definition;
-      if (const auto stage = stage_here(put_by);
-          stage && *stage < stage_of(id) && takes_room(put_by))
+      if (const auto stage = stage_here(put_by); stage && *stage < stage_of(id) &&
+                                                 f_[put_by].code != OpCode::wait &&
+                                                 !f_[f_[put_by].results[0]].type.is_scalar())
         add_edge(id, put_by);
       for (const Carried& carried : carried_) {
         const OpId next = f_[carried.next].definition;
@@ -72,16 +73,10 @@ class StepOrder {
         add_edge(other, id);
   }
 
-  [[nodiscard]] bool takes_room(OpId id) const {
-    return f_[id].code != OpCode::wait && !f_[f_[id].results[0]].type.is_scalar();
-  }
   [[nodiscard]] static bool keeps_place(const Op& op) {
     return (kind_of(op.code) == OpKind::memory && op.code != OpCode::wait) ||
            kind_of(op.code) == OpKind::sync;
   }
-
-  /// A load from a tensor takes as long as a product.
-  [[nodiscard]] bool is_load(OpId id) const { return f_[id].code == OpCode::load; }
 
   // Issue.
 
@@ -139,9 +134,12 @@ class StepOrder {
     const auto offer = [&](OpId id, const Rank& rank) {
       if (rank < best) std::tie(best, next) = std::tuple(rank, id);
     };
-    for (OpId id : ops_)
+    for (OpId id : ops_) {
+      // A load from a tensor takes as long as a product.
+      const bool takes_long = is_product(id) || f_[id].code == OpCode::load;
       if (!placed_.count(id) && missing(id).empty() && comes_next(id))
-        offer(id, {!is_product(id) && !is_load(id), stage_of(id), 2 * position_[id]});
+        offer(id, {!takes_long, stage_of(id), 2 * position_[id]});
+    }
     for (OpId id : issued_)
       if (!finished_.count(id)) offer(id, {true, stage_of(id), rank_of_wait(id)});
     if (best == none) return false;

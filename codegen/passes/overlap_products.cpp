@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -88,16 +89,15 @@ class Overlap {
       else
         block(loop.body);
     }
-    std::vector<OpId> ops;
-    for (OpId op : std::vector(f_[id].ops)) {
-      ops.push_back(op);
-      if (!is_asynchronous_product(f_[op]) || f_[op].issued) continue;
-      if (next_adds_to_sum(id, op))
-        f_[op].issued = true;
-      else
-        ops.push_back(issue_and_wait(op));
-    }
-    f_[id].ops = std::move(ops);
+    rewrite_ops(f_, id, [&](Builder& b, OpId op) {
+      if (!is_asynchronous_product(f_[op]) || std::exchange(f_[op].issued, true)) return;
+      if (next_adds_to_sum(id, op)) return;
+      const ValueId sum = f_[op].results[0];
+      const OpId wait = wait_products(f_, {sum}, 0);
+      replace_uses(f_, sum, f_[wait].results[0]);
+      b.go_behind(op);
+      b.place(wait);
+    });
   }
 
   /// Whether all that reads a product's sum is another product of the block, which adds to it: the
@@ -162,14 +162,6 @@ class Overlap {
       if (f_[op].body) count_held_slots(f_[op].body, held);
       if (f_[op].otherwise) count_held_slots(f_[op].otherwise, otherwise);
     }
-  }
-
-  OpId issue_and_wait(OpId dot) {
-    f_[dot].issued = true;
-    const ValueId sum = f_[dot].results[0];
-    const OpId wait = wait_products(f_, {sum}, 0);
-    replace_uses(f_, sum, f_[wait].results[0]);
-    return wait;
   }
 
   Function& f_;
