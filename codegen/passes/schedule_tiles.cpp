@@ -20,12 +20,12 @@
 // producer hands them in another ring, as the divisions by which a number becomes positions would
 // keep the consumers from their first product.
 #include <bit>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/ir/builder.h"
 
 namespace flashcore {
 namespace {
@@ -110,8 +110,13 @@ class TileScheduling {
           if (divides && positions) hand_on(b, positions, position);
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
+        // The role that fills rings draws the number and hands it on, the others get it.
         const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
-          return next_tile(b, fills, tile, count, numbers);
+          Op get{.code = OpCode::wait, .buffer = numbers};
+          Op claim{.code = OpCode::claim_tile, .operands = {tile, count}};
+          const ValueId number = named(b.make(fills ? claim : get, scalar), "next_tile");
+          if (fills) hand_on(b, numbers, {number});
+          return number;
         };
         return {TileScheduler::dynamic, {count}, "tile", enter, next};
       });
@@ -145,14 +150,13 @@ class TileScheduling {
                    .operands = loop.bounds,
                    .body = inside.block(),
                    .bounds = static_cast<int>(loop.bounds.size()),
-                   .scheduler = loop.scheduler},
-                  {});
+                   .scheduler = loop.scheduler});
     loop.enter(inside, tile);
     for (OpId id : work) inside.place(id);
     Op yield{.code = OpCode::yield};
     if (loop.next) yield.operands = {loop.next(inside, tile)};
-    inside.append(std::move(yield), {});
-    if (ends_region) around.append({.code = OpCode::yield}, {});
+    inside.append(std::move(yield));
+    if (ends_region) around.append({.code = OpCode::yield});
   }
 
   // What the producer hands to the consumers.
@@ -167,24 +171,15 @@ class TileScheduling {
   }
 
   void hand_on(Builder& b, BufferId channel, std::vector<ValueId> scalars) {
-    b.append({.code = OpCode::acquire, .buffer = channel}, {});
-    b.append({.code = OpCode::issue, .operands = std::move(scalars), .buffer = channel}, {});
-    b.append({.code = OpCode::commit, .buffer = channel}, {});
-  }
-
-  /// The role that fills rings draws the number and hands it on, the others get it.
-  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, BufferId numbers) {
-    Op get{.code = OpCode::wait, .buffer = numbers};
-    Op claim{.code = OpCode::claim_tile, .operands = {tile, end}};
-    const ValueId next = named(b.make(draws ? claim : get, scalar), "next_tile");
-    if (draws) hand_on(b, numbers, {next});
-    return next;
+    b.append({.code = OpCode::acquire, .buffer = channel});
+    b.append({.code = OpCode::issue, .operands = std::move(scalars), .buffer = channel});
+    b.append({.code = OpCode::commit, .buffer = channel});
   }
 
   void go_to(Builder& b, AxisId axis, ValueId at) {
     const bool tiled = f_[axis].kind == AxisKind::parallel_tiles;
     named(at, f_[axis].name + (tiled ? "_tile" : ""));
-    b.append({.code = OpCode::enter, .operands = {at}, .axis = axis}, {});
+    b.append({.code = OpCode::enter, .operands = {at}, .axis = axis});
   }
 
   /// The position of a tile, as the producer has handed it on.
@@ -201,18 +196,11 @@ class TileScheduling {
     Position position;
     for (std::size_t i = 0; i < axes.size(); ++i) {
       ValueId at = rest;
-      if (i + 1 < axes.size()) {
-        const Division division = divide(b, rest, count(b, axes[i]));
-        at = division.rest;
-        rest = division.quotient;
-      }
-      position.push_back(f_[axes[i]].descending ? from_last(b, at, axes[i]) : at);
+      if (i + 1 < axes.size()) std::tie(rest, at) = divide(b, rest, count(b, axes[i]));
+      if (f_[axes[i]].descending) at = b.sub(b.sub(count(b, axes[i]), b.integer(1)), at);
+      position.push_back(at);
     }
     return position;
-  }
-
-  ValueId from_last(Builder& b, ValueId at, AxisId axis) {
-    return b.sub(b.sub(count(b, axis), b.integer(1)), at);
   }
 
   Groups plan_groups(Builder& b) {
@@ -242,7 +230,7 @@ class TileScheduling {
   }
 
   Position position_in_groups(Builder& b, ValueId tile, const Groups& groups) {
-    const ValueId whole = named(divide(b, tile, groups.tiles).quotient, "whole_groups");
+    const ValueId whole = named(divide(b, tile, groups.tiles).first, "whole_groups");
     const ValueId which = named(b.min(whole, groups.last), "which_group");
     const ValueId first = named(b.mul(which, groups.size), "first_position");
     const ValueId left = b.sub(groups.positions, first);
@@ -250,9 +238,8 @@ class TileScheduling {
     const ValueId here = named(b.where(is_last, left, groups.size), "positions_here");
     const ValueId before = b.mul(which, groups.tiles);
     const ValueId in_group = named(b.sub(tile, before), "tile_of_group");
-    const Division division = divide(b, in_group, here);
-    const ValueId row = division.quotient;
-    const ValueId position = b.add(first, division.rest);
+    const auto [row, rest] = divide(b, in_group, here);
+    const ValueId position = b.add(first, rest);
     // In waves odd groups run backwards: where one ends with short tiles the next begins with such.
     const ValueId odd = b.elementwise(OpCode::mod, {which, b.integer(2)});
     ValueId backwards = b.elementwise(OpCode::ne, {odd, b.integer(0)});
@@ -296,11 +283,8 @@ class TileScheduling {
     return b.elementwise(OpCode::quotient, {rounded, size});
   }
 
-  struct Division {
-    ValueId quotient, rest;
-  };
-
-  Division divide(Builder& b, ValueId left, ValueId right) {
+  /// The quotient, and what it leaves.
+  std::pair<ValueId, ValueId> divide(Builder& b, ValueId left, ValueId right) {
     const OpId made =
         b.append({.code = OpCode::divide, .operands = {left, right}}, {scalar, scalar});
     return {f_[made].results[0], f_[made].results[1]};
