@@ -54,9 +54,8 @@ bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) 
         f[other].kind != AxisKind::parallel)
       return false;
   const std::optional<Most> most = most_of(f, form, axis);
-  const auto adds_nothing = [](const auto& term) {
-    return term.second <= 0;
-  };  // no length is negative
+  // No length is negative.
+  const auto adds_nothing = [](const auto& term) { return term.second <= 0; };
   return most && most->number < 0 && std::ranges::all_of(most->lengths, adds_nothing);
 }
 

@@ -11,9 +11,11 @@ namespace {
 
 using namespace ir;
 
-/// Whether the form is known outside the loop: its scalars are not made inside, and its positions
-/// are those of the loop's axis and of the block. Those of an alias move along with the loop.
-bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
+/// Whether a linear condition says something about the loop's axis, and is known outside the loop: its
+/// scalars are not made inside, and its other positions are those of the block. Those of an alias
+/// move along with the loop.
+bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
+  if (!form.positions.count(loop.axis)) return false;
   const std::vector<bool> inside = made_inside(f, loop.body);
   for (const auto& [scalar, factor] : form.scalars)
     if (inside[scalar.index]) return false;
@@ -39,10 +41,6 @@ AffineForm reduced(AffineForm form) {
 }
 
 }  // namespace
-
-bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
-  return known_outside(f, loop, form) && form.positions.count(loop.axis);
-}
 
 bool bounds_loop(const Function& f, const Op& loop, ValueId condition) {
   const AffineCondition linear = affine_condition(f, condition);

@@ -242,11 +242,6 @@ class StageSearch {
 
 }  // namespace
 
-bool ProductStages::crosses(ValueId value, int into) const {
-  const auto first = made.find(value), last = read.find(value);
-  return first != made.end() && last != read.end() && first->second < into && into <= last->second;
-}
-
 ProductStages find_product_stages(const Function& f, const Op& loop, StageRules rules) {
   return StageSearch(f, loop, rules).run();
 }

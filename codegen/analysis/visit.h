@@ -58,6 +58,14 @@ inline std::size_t dimension_along(const ir::Op& access, ir::AxisId axis) {
   return static_cast<std::size_t>(found - access.coordinates.begin());
 }
 
+/// How a value that has a layout lies in registers along one of its axes.
+inline const ir::AxisLayout& layout_along(const ir::Function& f, ir::ValueId value,
+                                          ir::AxisId axis) {
+  const auto& axes = f[value].type.axes;
+  return f[value].layout.axes.at(
+      static_cast<std::size_t>(std::ranges::find(axes, axis) - axes.begin()));
+}
+
 /// Whether one dimension alone has the positions along the axis, one after the other.
 inline bool runs_along(const ir::Function& f, const ir::Op& access, ir::AxisId axis) {
   return std::ranges::none_of(access.coordinates, [&](const ir::Coordinate& c) {

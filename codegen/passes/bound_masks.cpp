@@ -117,7 +117,7 @@ class BoundBuilder {
   Function& f_;
   AxisId axis_;
   std::int64_t tile_;
-  ValueId begin_, full_begin_, full_end_, end_;  ///< while they are being built; none: natural
+  ValueId begin_, full_begin_, full_end_, end_;  ///< so far; none: that of the axis
 };
 
 /// The words of a tile set hold eight tiles each. Tiles beyond them are visited and masked.
@@ -253,7 +253,7 @@ void bound_loop(Builder& b, OpId id) {
   const auto scanned = std::ranges::find_if(
       masks, [](const LoopMask& mask) { return mask.skips && !mask.condition.complete; });
   if (scanned != masks.end()) {
-    std::vector<ValueId> bounding, others;  // the conditions that bound the loop, and its others
+    std::vector<ValueId> bounding, others;  // the conditions that bound the loop, and the others
     for (const ValueId conjunct : conjuncts_of(f, f[scanned->where].operands[0]))
       (bounds_loop(f, loop, conjunct) ? bounding : others).push_back(conjunct);
     const BufferId tiles =

@@ -43,12 +43,6 @@ AxisLayout holders(const AxisLayout& layout, bool lanes) {
   return partials;
 }
 
-AxisLayout layout_along(const Function& f, ValueId value, AxisId axis) {
-  const auto& axes = f[value].type.axes;
-  return f[value].layout.axes.at(
-      static_cast<std::size_t>(std::ranges::find(axes, axis) - axes.begin()));
-}
-
 /// The op that made the partials that a value scales and adds up.
 const Op* maker_of_partials(const Function& f, ValueId value, const Op& combine) {
   const Op* op = f.definition(value);
@@ -148,8 +142,8 @@ void exchange_in_cluster(Function& f, const PassContext& context) {
   for (OpId id : combining) {
     if (f[id].code != OpCode::cluster_read) continue;
     const ValueId value = f[id].operands[0];
-    if (!given.count(value)) given[value] = give_to_cluster(f, context.schedule, b, value);
-    f[id].operands[0] = given[value];
+    f[id].operands[0] =
+        remembered(given, value, [&] { return give_to_cluster(f, context.schedule, b, value); });
   }
   const ValueId mine = b.make(
       {.code = OpCode::owns_rows, .blocks = context.schedule.cluster_splits}, {DType::i1, {}});

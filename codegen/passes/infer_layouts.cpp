@@ -295,22 +295,20 @@ class LayoutInference {
 
   void check_reduction(const Op& op) const {
     const TileType& type = f_[op.operands[0]].type;
-    for (std::size_t k = 0; k < type.axes.size(); ++k) {
-      const int warps = f_[op.operands[0]].layout.axes[k].warps;
-      if (type.axes[k] != op.axis || warps == 1) continue;
-      const std::string& axis = f_[op.axis].name;
-      if (type.axes.size() == 1)
-        throw ScheduleError(
-            {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
-             "one warp computes it, and other operations divide the vector among warps",
-             "warps_m = 1 and warps_n = 1", op.where});
-      // Partials of f32 are combined through shared memory (exchange_partials).
-      if (type.dtype == DType::f32) continue;
+    const int warps = layout_along(f_, op.operands[0], op.axis).warps;
+    if (warps == 1) return;
+    const std::string& axis = f_[op.axis].name;
+    if (type.axes.size() == 1)
       throw ScheduleError(
-          {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
-           "one warp computes it, and this layout divides the tile among warps",
-           "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
-    }
+          {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
+           "one warp computes it, and other operations divide the vector among warps",
+           "warps_m = 1 and warps_n = 1", op.where});
+    // Partials of f32 are combined through shared memory (exchange_partials).
+    if (type.dtype == DType::f32) return;
+    throw ScheduleError(
+        {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
+         "one warp computes it, and this layout divides the tile among warps",
+         "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
   }
 
   void check(const Op& op) const {

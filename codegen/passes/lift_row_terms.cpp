@@ -31,6 +31,7 @@ struct Positions {
   std::vector<std::pair<int, ValueId>> rest;  ///< with signs
   int terms = 0;  ///< looked at; a term that is shared counts at every use
 };
+
 struct Biased {
   OpId score;           ///< x
   std::size_t operand;  ///< which of its operands is the bias

@@ -72,7 +72,9 @@ class Overlap {
     for (OpId op : std::vector(f_[id].ops)) {
       if (f_[op].code == OpCode::tile_loop) block(f_[op].body);
       if (f_[op].code != OpCode::loop) continue;
-      if (!has_products_to_overlap(f_[op].body)) {
+      const auto products = std::ranges::count_if(
+          f_[f_[op].body].ops, [&](OpId inner) { return is_asynchronous_product(f_[inner]); });
+      if (!schedule_.overlap_products || products < 2) {
         block(f_[op].body);
         continue;
       }
@@ -108,12 +110,6 @@ class Overlap {
     if (readers.size() != 1 || !is_asynchronous_product(f_[readers[0]])) return false;
     const std::vector<ValueId>& operands = f_[readers[0]].operands;
     return operands.size() == 3 && operands[2] == sum && operands[0] != sum && operands[1] != sum;
-  }
-
-  [[nodiscard]] bool has_products_to_overlap(BlockId body) const {
-    const auto& ops = f_[body].ops;
-    return schedule_.overlap_products &&
-           std::ranges::count_if(ops, [&](OpId id) { return is_asynchronous_product(f_[id]); }) > 1;
   }
 
   // What explain() tells.

@@ -90,7 +90,11 @@ class Pipeline {
       const auto add = [&](ValueId v) {
         const bool listed = std::ranges::any_of(
             crossing_, [&](const Crossing& c) { return c.stage == stage && c.value == v; });
-        if (!listed && stages_.crosses(v, stage)) crossing_.push_back({stage, v});
+        // It is handed from the stages in front of this one to it or to those behind it.
+        const auto made = stages_.made.find(v), read = stages_.read.find(v);
+        if (!listed && made != stages_.made.end() && made->second < stage &&
+            read != stages_.read.end() && stage <= read->second)
+          crossing_.push_back({stage, v});
       };
       const auto add_needed = [&](const auto& self, OpId id) -> void {
         for_each_use(f_[id], [&](const ValueId& v) {

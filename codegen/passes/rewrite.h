@@ -54,8 +54,8 @@ struct SumOfOperand {
   ir::OpId product;     ///< and the product that takes it
 };
 
-/// Whether carried value `i` of a loop is such a sum, and nothing else reads what it adds, where `uses`
-/// counts who reads each value.
+/// Carried value `i` of a loop, if it is such a sum and nothing else reads what it adds. `uses` says how
+/// many read each value.
 std::optional<SumOfOperand> sum_of_operand(const ir::Function& f, const ir::Op& loop, std::size_t i,
                                            const std::vector<int>& uses);
 
