@@ -1,7 +1,9 @@
 #include "codegen/analysis/inside_axis.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "codegen/analysis/neutral.h"
@@ -14,71 +16,99 @@ namespace {
 
 using namespace ir;
 
-/// A number plus lengths of axes, each taken so many times.
-class Lengths {
- public:
-  explicit Lengths(const Function& f) : f_(f) {}
-
-  void add(std::int64_t number) { number_ += number; }
-  void add(std::int64_t times, AxisId axis) {
-    if (const auto length = f_[axis].fixed_length())
-      number_ += times * *length;
-    else
-      times_[axis] += times;
-  }
-  void add_scalars(const AffineForm& form, int sign = 1) {
-    for (const auto& [scalar, times] : form.scalars) {
-      const Op* op = f_.definition(scalar);
-      if (op && op->code == OpCode::extent)
-        add(sign * times, op->axis);
-      else
-        known_ = false;
-    }
-  }
-  /// No length is negative.
-  [[nodiscard]] bool is_negative() const {
-    return known_ && number_ < 0 && std::all_of(times_.begin(), times_.end(), [](const auto& term) {
-             return term.second <= 0;
-           });
-  }
-  /// One length at most, and not much else.
-  [[nodiscard]] bool is_short() const {
-    constexpr std::int64_t little = 1 << 20;
-    std::int64_t lengths = 0;
-    for (const auto& [axis, times] : times_) lengths += std::max<std::int64_t>(0, times);
-    return known_ &&
-           (lengths == 0 ? number_ < std::int64_t{1} << 31 : lengths == 1 && number_ < little);
-  }
-
- private:
-  const Function& f_;
-  bool known_ = true;
-  std::int64_t number_ = 0;
-  std::map<AxisId, std::int64_t> times_;
+/// The most that a number comes to: lengths of axes, each taken so many times, and a number.
+struct Most {
+  std::int64_t number = 0;
+  std::map<AxisId, std::int64_t> lengths = {};
 };
 
-/// Adds the most that a position comes to, times a number.
-void add_most(Lengths& sum, AxisId axis, std::int64_t times) {
-  if (times < 0) return;  // at position 0
-  sum.add(times, axis);
-  sum.add(-times);
+/// Of a linear form whose positions lie on their axes, but for one at the length of `beyond`. None
+/// where one of its scalars is no length.
+std::optional<Most> most_of(const Function& f, const AffineForm& form, AxisId beyond = {}) {
+  Most most{form.constant};
+  const auto add_length = [&](AxisId axis, std::int64_t times) {
+    if (const auto length = f[axis].fixed_length())
+      most.number += times * *length;
+    else
+      most.lengths[axis] += times;
+  };
+  for (const auto& [scalar, times] : form.scalars) {
+    const Op* extent = definition_as(f, scalar, OpCode::extent);
+    if (!extent) return std::nullopt;
+    add_length(extent->axis, times);
+  }
+  for (const auto& [axis, times] : form.positions) {
+    if (axis != beyond && times < 0) continue;  // at position 0
+    add_length(axis, times);
+    if (axis != beyond) most.number -= times;
+  }
+  return most;
 }
 
 /// Whether the form is below 0 wherever its position along `axis` is the length of that or more.
 bool is_negative_beyond(const Function& f, const AffineForm& form, AxisId axis) {
   const auto along = form.positions.find(axis);
   if (along == form.positions.end() || along->second > 0 || !form.quotients.empty()) return false;
-  Lengths most(f);
-  most.add(form.constant);
-  most.add_scalars(form);
-  most.add(along->second, axis);
-  for (const auto& [other, times] : form.positions) {
-    if (other == axis) continue;
-    if (f[other].kind != AxisKind::parallel_tiles && f[other].kind != AxisKind::parallel)
+  for (const auto& [other, times] : form.positions)
+    if (other != axis && f[other].kind != AxisKind::parallel_tiles &&
+        f[other].kind != AxisKind::parallel)
       return false;
-    add_most(most, other, times);
-  }
-  return most.is_negative();
+  const std::optional<Most> most = most_of(f, form, axis);
+  // No length is negative.
+  const auto adds_nothing = [](const auto& term) { return term.second <= 0; };
+  return most && most->number < 0 && std::ranges::all_of(most->lengths, adds_nothing);
+}
+
+/// One length at most, and not much else.
+bool is_short(const Most& most) {
+  constexpr std::int64_t little = 1 << 20;
+  std::int64_t lengths = 0;
+  for (const auto& [axis, times] : most.lengths) lengths += std::max<std::int64_t>(0, times);
+  return lengths == 0 ? most.number < std::int64_t{1} << 31 : lengths == 1 && most.number < little;
+}
+
+/// Whether a mask hides what lies beyond an axis.
+bool hides_beyond(const Function& f, AxisId axis, const Op& where) {
+  NeutralAnalysis beyond(f, axis, NeutralAnalysis::Positions::beyond_axis);
+  const ValueId condition =
+      guard_of(f, where) ? condition_behind_guard(f, where) : where.operands[0];
+  return condition && beyond.evaluate(condition).is(0);
+}
+
+/// Whether elements of a value that lie beyond an axis come into a sum; `seen` are the values that
+/// this has been asked of.
+bool are_summed(const Function& f, AxisId axis, ValueId value, std::set<ValueId>& seen) {
+  if (!f[value].type.has(axis) || !seen.insert(value).second) return false;
+  const auto any_summed = [&](const std::vector<ValueId>& values) {
+    return std::ranges::any_of(values, [&](ValueId v) { return are_summed(f, axis, v, seen); });
+  };
+  return std::ranges::any_of(f.ops, [&](const Op& op) {
+    const auto reads = [&](std::size_t i) { return op.operands[i] == value; };
+    if (std::ranges::count(op.operands, value) == 0) return false;
+    switch (kind_of(op.code)) {
+      case OpKind::elementwise:
+        if (op.code == OpCode::where && !reads(0) && hides_beyond(f, axis, op)) return false;
+        return any_summed(op.results);
+      case OpKind::reduction:
+        return op.axis == axis || any_summed(op.results);
+      case OpKind::memory:
+        return false;  // nothing is stored beyond an axis
+      case OpKind::control:
+        // What a loop starts from, and what its iterations yield, is what the next one carries.
+        return std::ranges::any_of(f.ops, [&](const Op& loop) {
+          return loop.code == OpCode::loop &&
+                 std::ranges::any_of(carried_by(f, loop), [&](const Carried& carried) {
+                   return (carried.start == value || carried.next == value) &&
+                          any_summed({carried.argument, carried.result});
+                 });
+        });
+      default:
+        break;
+    }
+    const bool sums = op.code == OpCode::dot ? (reads(0) || reads(1)) && inner_axis(f, op) == axis
+                                             : op.axis == axis;
+    return sums || any_summed(op.results);
+  });
 }
 
 }  // namespace
@@ -92,77 +122,17 @@ bool fails_beyond(const Function& f, ValueId condition, AxisId axis) {
 bool leaves_room(const Function& f, ValueId number, AxisId axis) {
   const std::optional<AffineForm> form = affine_form(f, number);
   if (!form || !form->quotients.empty()) return false;
-  for (const int sign : {1, -1}) {
-    Lengths most(f);
-    most.add(sign * form->constant);
-    most.add_scalars(*form, sign);
-    for (const auto& [other, times] : form->positions) add_most(most, other, sign * times);
-    if (sign < 0) add_most(most, axis, 1);
-    if (!most.is_short()) return false;
-  }
-  return true;
+  AffineForm position_less = *form * -1;
+  ++position_less.positions[axis];
+  return std::ranges::all_of(std::array{*form, position_less}, [&](const AffineForm& difference) {
+    const std::optional<Most> most = most_of(f, difference);
+    return most && is_short(*most);
+  });
 }
 
-namespace {
-
-class RowsBeyond {
- public:
-  RowsBeyond(const Function& f, AxisId axis) : f_(f), axis_(axis) {}
-
-  /// Whether elements of a value that lie beyond the axis come into a sum.
-  bool are_summed(ValueId value) {
-    if (!f_[value].type.has(axis_) || !seen_.insert(value).second) return false;
-    return std::ranges::any_of(f_.ops, [&](const Op& op) {
-      const auto reads = [&](std::size_t i) { return op.operands[i] == value; };
-      if (std::ranges::count(op.operands, value) == 0) return false;
-      switch (kind_of(op.code)) {
-        case OpKind::elementwise:
-          if (op.code == OpCode::where && !reads(0) && hides(op)) return false;
-          return are_summed(op.results[0]);
-        case OpKind::reduction:
-          return op.axis == axis_ || are_summed(op.results[0]);
-        case OpKind::memory:
-          return false;  // nothing is stored beyond an axis
-        case OpKind::control:
-          return is_summed_behind(value);
-        default:
-          break;
-      }
-      const bool sums = op.code == OpCode::dot
-                            ? (reads(0) || reads(1)) && f_[op.operands[0]].type.axes[1] == axis_
-                            : op.axis == axis_;
-      return sums || std::ranges::any_of(op.results, [&](ValueId v) { return are_summed(v); });
-    });
-  }
-
- private:
-  /// What a loop starts from, and what its iterations yield, is what the next one carries.
-  bool is_summed_behind(ValueId value) {
-    return std::ranges::any_of(f_.ops, [&](const Op& loop) {
-      if (loop.code != OpCode::loop) return false;
-      return std::ranges::any_of(carried_by(f_, loop), [&](const Carried& carried) {
-        return (carried.start == value || carried.next == value) &&
-               (are_summed(carried.argument) || are_summed(carried.result));
-      });
-    });
-  }
-
-  [[nodiscard]] bool hides(const Op& where) const {
-    NeutralAnalysis beyond(f_, axis_, NeutralAnalysis::Positions::beyond_axis);
-    const ValueId condition =
-        guard_of(f_, where) ? condition_behind_guard(f_, where) : where.operands[0];
-    return condition && beyond.evaluate(condition).is(0);
-  }
-
-  const Function& f_;
-  const AxisId axis_;
-  std::set<ValueId> seen_;
-};
-
-}  // namespace
-
 bool sums_rows_beyond_axis(const Function& f, ValueId tile) {
-  return RowsBeyond(f, f[tile].type.axes[0]).are_summed(tile);
+  std::set<ValueId> seen;
+  return are_summed(f, f[tile].type.axes[0], tile, seen);
 }
 
 }  // namespace flashcore

@@ -47,16 +47,11 @@ class IntervalAnalysis : RowExpressions {
         const ValueId last = copy(value, Rows::last);
         return *direction > 0 ? Range{first, last} : Range{last, first};
       }
-      if (rows_only(value)) return extremes(value);
-      return derive_mixed(*f_.definition(value));
+      if (!rows_only(value)) return derive_mixed(*f_.definition(value));
+      const ValueId each = copy(value, Rows::each);  // the rows of the tile, looked at one by one
+      return {outside_.reduce(OpCode::reduce_min, each, rows_),
+              outside_.reduce(OpCode::reduce_max, each, rows_)};
     });
-  }
-
-  /// Over the rows of the tile, each looked at.
-  Range extremes(ValueId value) {
-    const ValueId each = copy(value, Rows::each);
-    return {outside_.reduce(OpCode::reduce_min, each, rows_),
-            outside_.reduce(OpCode::reduce_max, each, rows_)};
   }
 
   Range derive_mixed(const Op& made_by) {
@@ -221,17 +216,14 @@ class IntervalAnalysis : RowExpressions {
       case OpCode::where: {
         // Each builds ops, whose order no compiler chooses.
         const Truth no = condition(op.operands[2]), yes = condition(op.operands[1]);
-        return choice(condition(op.operands[0]), yes, no);
+        const Truth c = condition(op.operands[0]);
+        return {either(both(c.maybe, yes.maybe), both(invert(c.surely), no.maybe)),
+                either(both(yes.surely, no.surely),
+                       either(both(c.surely, yes.surely), both(invert(c.maybe), no.surely)))};
       }
       default:
         return unknown();
     }
-  }
-
-  Truth choice(const Truth& c, const Truth& yes, const Truth& no) {
-    return {either(both(c.maybe, yes.maybe), both(invert(c.surely), no.maybe)),
-            either(both(yes.surely, no.surely),
-                   either(both(c.surely, yes.surely), both(invert(c.maybe), no.surely)))};
   }
 
   /// A condition on rows alone, looked at row by row.
@@ -301,8 +293,7 @@ class IntervalAnalysis : RowExpressions {
     return remembered(pure_, value, [&] {
       const TileType& type = f_[value].type;
       const auto is_known = [&](AxisId axis) { return axis == axis_ || axis == rows_; };
-      if (origins_[value.index] == Origin::iteration || !std::ranges::all_of(type.axes, is_known))
-        return false;
+      if (!std::ranges::all_of(type.axes, is_known)) return false;
       const Op* op = f_.definition(value);
       const OpKind kind = op ? kind_of(op->code) : OpKind::memory;
       if (kind == OpKind::elementwise)
@@ -310,7 +301,7 @@ class IntervalAnalysis : RowExpressions {
       if (kind == OpKind::source)
         return op->code != OpCode::tile_begin || f_.origin(op->axis) != axis_;
       // A scalar that does not change in the loop may come from anywhere.
-      return type.is_scalar() && kind != OpKind::control;
+      return type.is_scalar() && kind != OpKind::control && !inside_loop_[value.index];
     });
   }
 
@@ -321,7 +312,7 @@ class IntervalAnalysis : RowExpressions {
   /// Numbers made of integers are no NaN; what is loaded or passed may be one.
   bool may_be_nan(ValueId value) {
     return remembered(may_be_nan_, value, [&] {
-      if (f_[value].type.dtype == DType::i32) return false;
+      if (f_[value].type.dtype == DType::i32 || f_[value].type.dtype == DType::i1) return false;
       const Op* op = f_.definition(value);
       if (!op) return true;
       switch (op->code) {
@@ -336,9 +327,8 @@ class IntervalAnalysis : RowExpressions {
         case OpCode::min:
         case OpCode::max:
         case OpCode::fma:
-          return std::ranges::any_of(op->operands, [&](ValueId x) { return may_be_nan(x); });
         case OpCode::where:
-          return may_be_nan(op->operands[1]) || may_be_nan(op->operands[2]);
+          return std::ranges::any_of(op->operands, [&](ValueId x) { return may_be_nan(x); });
         case OpCode::div:
           return may_be_nan(op->operands[0]) || !is_positive_scalar(f_, op->operands[1]);
         default:
@@ -359,9 +349,7 @@ class IntervalAnalysis : RowExpressions {
           const std::int64_t factor = rows == form->positions.end() ? 0 : rows->second;
           return factor > 0 ? 1 : factor < 0 ? -1 : 0;
         }
-      std::vector<Slope> slopes;
-      for (ValueId operand : op->operands) slopes.push_back(slope(operand));
-      return slope_of(f_, *op, slopes);
+      return slope_of(f_, *op, [&](ValueId operand) { return slope(operand); });
     });
   }
 

@@ -11,21 +11,19 @@ namespace {
 
 using namespace ir;
 
-/// Whether the form is known outside the loop: its scalars are not made inside, and its positions
-/// are those of the loop's axis and of the block. Those of an alias move along with the loop.
-bool known_outside(const Function& f, const Op& loop, const AffineForm& form) {
-  bool outside = true;
-  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
-    for (ValueId result : op.results)
-      if (form.scalars.count(result)) outside = false;
-  });
-  for (ValueId argument : f[loop.body].arguments)
-    if (form.scalars.count(argument)) outside = false;
+/// Whether a linear condition says something about the loop's axis, and is known outside the loop: its
+/// scalars are not made inside, and its other positions are those of the block. Those of an alias
+/// move along with the loop.
+bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
+  if (!form.positions.count(loop.axis)) return false;
+  const std::vector<bool> inside = made_inside(f, loop.body);
+  for (const auto& [scalar, factor] : form.scalars)
+    if (inside[scalar.index]) return false;
   for (const auto& [axis, factor] : form.positions)
-    if (axis != loop.axis && f[axis].kind != AxisKind::parallel_tiles) outside = false;
-  for (const auto& [quotient, factor] : form.quotients)
-    if (f[quotient.first].kind != AxisKind::parallel_tiles) outside = false;
-  return outside;
+    if (axis != loop.axis && f[axis].kind != AxisKind::parallel_tiles) return false;
+  return std::ranges::all_of(form.quotients, [&](const auto& term) {
+    return f[term.first.first].kind == AxisKind::parallel_tiles;
+  });
 }
 
 /// Smaller coefficients, and the constant rounded down: positions are integers.
@@ -43,10 +41,6 @@ AffineForm reduced(AffineForm form) {
 }
 
 }  // namespace
-
-bool bounds_loop(const Function& f, const Op& loop, const AffineForm& form) {
-  return known_outside(f, loop, form) && form.positions.count(loop.axis);
-}
 
 bool bounds_loop(const Function& f, const Op& loop, ValueId condition) {
   const AffineCondition linear = affine_condition(f, condition);

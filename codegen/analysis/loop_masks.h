@@ -17,11 +17,8 @@ struct LoopMask {
   bool droppable = false;  ///< where it holds, the unmasked tile can stand in for the masked one
 };
 
-/// Whether a linear condition bounds the tiles that the loop visits: it says something about the
-/// loop's axis, and is known in front of the loop.
-bool bounds_loop(const ir::Function& f, const ir::Op& loop, const AffineForm& form);
-
-/// Whether a condition consists of linear conditions that all bound the loop's tiles.
+/// Whether a condition consists of linear conditions that all bound the tiles that the loop visits:
+/// they say something about the loop's axis, and are known in front of the loop.
 bool bounds_loop(const ir::Function& f, const ir::Op& loop, ir::ValueId condition);
 
 /// Every `where` of the loop's region on tiles of its axis whose condition is not made by the loop

@@ -41,6 +41,22 @@ Fact extremum(const Fact& a, const Fact& b, double neutral) {
   return a == b ? a : Fact{};
 }
 
+/// The condition holds nowhere, and so does what it says besides "inside the axis".
+void assume_nowhere(const Function& f, AxisId axis, ValueId condition, NeutralAnalysis& analysis) {
+  analysis.assume(condition, Fact::of(0));
+  const Op* both = f.definition(condition);
+  if (both && both->code == OpCode::logical_or)
+    for (ValueId either : both->operands) assume_nowhere(f, axis, either, analysis);
+  if (!both || both->code != OpCode::logical_and) return;
+  const auto is_tail = [&](ValueId value) {
+    const Op* lt = f.definition(value);
+    const Op* end = lt && lt->code == OpCode::lt ? f.definition(lt->operands[1]) : nullptr;
+    return end && end->code == OpCode::extent && end->axis == axis;
+  };
+  if (is_tail(both->operands[1])) assume_nowhere(f, axis, both->operands[0], analysis);
+  if (is_tail(both->operands[0])) assume_nowhere(f, axis, both->operands[1], analysis);
+}
+
 }  // namespace
 
 Fact NeutralAnalysis::evaluate(ValueId value) {
@@ -121,26 +137,6 @@ Fact NeutralAnalysis::derive(ValueId value) {
     }
   }
 }
-
-namespace {
-
-/// The condition holds nowhere, and so does what it says besides "inside the axis".
-void assume_nowhere(const Function& f, AxisId axis, ValueId condition, NeutralAnalysis& analysis) {
-  analysis.assume(condition, Fact::of(0));
-  const Op* both = f.definition(condition);
-  if (both && both->code == OpCode::logical_or)
-    for (ValueId either : both->operands) assume_nowhere(f, axis, either, analysis);
-  if (!both || both->code != OpCode::logical_and) return;
-  const auto is_tail = [&](ValueId value) {
-    const Op* lt = f.definition(value);
-    const Op* end = lt && lt->code == OpCode::lt ? f.definition(lt->operands[1]) : nullptr;
-    return end && end->code == OpCode::extent && end->axis == axis;
-  };
-  if (is_tail(both->operands[1])) assume_nowhere(f, axis, both->operands[0], analysis);
-  if (is_tail(both->operands[0])) assume_nowhere(f, axis, both->operands[1], analysis);
-}
-
-}  // namespace
 
 bool may_skip(const Function& f, const Op& loop, const Op& mask) {
   const double* neutral = constant_of(f, mask.operands[2]);

@@ -25,8 +25,11 @@ class StageSearch {
         rules_(rules),
         tile_(f[loop.body].arguments[0]),
         carried_(carried_by(f, loop)) {
+    // What is the same in all iterations is in no stage.
     for (OpId id : f[loop.body].ops)
-      if (f[id].code != OpCode::yield && !is_fixed(f[id])) ops_.push_back(id);
+      if (f[id].code != OpCode::yield &&
+          (kind_of(f[id].code) != OpKind::source || needs_position(f, f[id], loop.axis)))
+        ops_.push_back(id);
   }
 
   ProductStages run() {
@@ -50,11 +53,6 @@ class StageSearch {
   }
 
  private:
-  /// What is the same in all iterations is in no stage.
-  [[nodiscard]] bool is_fixed(const Op& op) const {
-    return kind_of(op.code) == OpKind::source && !needs_position(f_, op, loop_.axis);
-  }
-
   bool refuse(std::string why) {
     if (stages_.refusal.empty()) stages_.refusal = std::move(why);
     return false;
@@ -63,7 +61,7 @@ class StageSearch {
   bool holds_only_plain_ops() {
     for (OpId id : ops_)
       if (f_[id].body || f_[id].code == OpCode::barrier)
-        return refuse(fmt::format("a {} stands in the loop", name_of(f_[id].code)));
+        return refuse(fmt::format("a {} stands in the loop", ir::name_of(f_[id].code)));
     return true;
   }
 
@@ -178,8 +176,8 @@ class StageSearch {
     for (OpId id : ops_) {
       const Op& op = f_[id];
       if (kind_of(op.code) == OpKind::source && stages_.read[op.results[0]] > 0)
-        refuse(
-            fmt::format("{} of {} is read in a later stage", name_of(op.code), f_[op.axis].name));
+        refuse(fmt::format("{} of {} is read in a later stage", ir::name_of(op.code),
+                           f_[op.axis].name));
     }
   }
 
@@ -219,12 +217,11 @@ class StageSearch {
     return id && stages_.of.count(id) ? id : OpId{};
   }
   [[nodiscard]] int made_by(ValueId value) const {
-    const OpId id = definition_in_body(value);
-    return id ? stages_.of.at(id) : 0;
+    return value ? stage_of(f_[value].definition) : 0;
   }
   [[nodiscard]] int stage_of(OpId id) const {
     const auto at = stages_.of.find(id);
-    return at == stages_.of.end() ? 0 : at->second;  // the yield is in no stage
+    return at == stages_.of.end() ? 0 : at->second;  // what is not in the body, and its yield
   }
   [[nodiscard]] std::string name_of(ValueId value) const {
     return f_[value].name.empty() ? "a value" : "%" + f_[value].name;
@@ -233,7 +230,6 @@ class StageSearch {
     return f_[id].results.empty() ? std::string(ir::name_of(f_[id].code))
                                   : name_of(f_[id].results[0]);
   }
-  [[nodiscard]] static std::string_view name_of(OpCode code) { return ir::name_of(code); }
 
   const Function& f_;
   const Op& loop_;
@@ -245,11 +241,6 @@ class StageSearch {
 };
 
 }  // namespace
-
-bool ProductStages::crosses(ValueId value, int into) const {
-  const auto first = made.find(value), last = read.find(value);
-  return first != made.end() && last != read.end() && first->second < into && into <= last->second;
-}
 
 ProductStages find_product_stages(const Function& f, const Op& loop, StageRules rules) {
   return StageSearch(f, loop, rules).run();

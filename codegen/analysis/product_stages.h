@@ -20,9 +20,6 @@ struct ProductStages {
                                     ///< -1: from before its first stage on
   std::map<ir::ValueId, int> read;  ///< by value of the body: the last stage that reads it
   std::string refusal;              ///< why the loop is left as it is; empty where it need not be
-
-  /// Whether a value is handed from the stages in front of this one to it or to those behind it.
-  [[nodiscard]] bool crosses(ir::ValueId value, int into) const;
 };
 
 struct StageRules {

@@ -41,10 +41,7 @@ class Liveness {
   Live walk(BlockId block, Live live) {
     for (OpId id : f_[block].ops | std::views::reverse) {
       const Op& op = f_[id];
-      for (ValueId result : op.results) define(result, live);
-      for (ValueId result : op.results)
-        for (ValueId other : op.results) separate(result, other);
-      for (ValueId result : op.results) live.erase(result);
+      define(op.results, live);
       if (op.code == OpCode::nest)
         nest(op, live);
       else if (op.code == OpCode::if_)
@@ -117,11 +114,7 @@ class Liveness {
     }
     for (int time = 0; time < 2; ++time) {
       Live start = walk(op.body, live);
-      for (ValueId argument : carried) {
-        define(argument, start);
-        for (ValueId other : carried) separate(argument, other);
-      }
-      for (ValueId argument : carried) start.erase(argument);
+      define(carried, start);
       live.merge(start);
     }
   }
@@ -137,8 +130,12 @@ class Liveness {
   void use(ValueId value, Live& live) const {
     if (is_held(f_, value)) live.insert(value);
   }
-  void define(ValueId value, const Live& live) {
-    for (ValueId other : live) separate(value, other);
+  /// Values that are made at once, in front of what is live behind that.
+  void define(const std::vector<ValueId>& values, Live& live) {
+    for (ValueId value : values) use(value, live);
+    for (ValueId value : values)
+      for (ValueId other : live) separate(value, other);
+    for (ValueId value : values) live.erase(value);
   }
   void separate(ValueId a, ValueId b) {
     if (a == b || !is_held(f_, a) || !is_held(f_, b)) return;

@@ -49,45 +49,49 @@ class Analysis {
   [[nodiscard]] std::optional<CarriedValue> sum(std::size_t i, const CarriedValues& known) {
     const auto made = carried_sum(f_, next_[i], carried(i));
     if (!made) return std::nullopt;
-    const Degree degree =
+    const std::optional<Degree> degree =
         made->added ? degree_of(made->added) : degree_of_product(*f_.definition(next_[i]));
     if (made->factor) return rescaled(made->factor, degree, known);
-    return degree.varies ? std::nullopt : std::optional(CarriedValue{});
+    return degree && !degree->varies() ? std::optional(CarriedValue{}) : std::nullopt;
   }
 
   /// What an iteration adds: for an exponent that is followed, whether it is a multiple of
   /// exp(exponent).
   struct Degree {
-    bool varies = false;  ///< with what the loop carries
-    bool any = true;      ///< it can be said how
     OpCode exponential{};
-    Terms exponent;  ///< the varying terms
+    Terms exponent;  ///< the terms that vary
+    /// With what the loop carries.
+    [[nodiscard]] bool varies() const { return exponential != OpCode{}; }
   };
 
   /// The factor is exp(h(m) - h(m')), what is added a multiple of exp(-h(m')).
-  [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor, const Degree& degree,
+  [[nodiscard]] std::optional<CarriedValue> rescaled(ValueId factor,
+                                                     const std::optional<Degree>& degree,
                                                      const CarriedValues& known) {
     const Op* op = f_.definition(factor);
-    if (!op || (op->code != OpCode::exp && op->code != OpCode::exp2)) return std::nullopt;
-    if (!degree.any || !degree.varies || degree.exponential != op->code) return std::nullopt;
+    if (!op || !degree || !degree->varies() || degree->exponential != op->code) return std::nullopt;
     const Terms exponent = terms(op->operands[0]);
     for (std::size_t j = 0; j < known.size(); ++j) {
       if (!known[j] || !known[j]->is_extreme()) continue;
-      Terms grown = degree.exponent;  // -h(m'), and h(m) made of it
-      for (Term term : degree.exponent) {
+      Terms grown = degree->exponent;  // -h(m'), and h(m) made of it
+      for (Term term : degree->exponent) {
         std::replace(term.factors.begin(), term.factors.end(), next_[j], carried(j));
         std::sort(term.factors.begin(), term.factors.end());
         term.negative = !term.negative;
         grown.push_back(std::move(term));
       }
       std::sort(grown.begin(), grown.end());
-      if (grown == exponent && names_only(degree.exponent, next_[j]))
+      const auto varies_by_it = [&](const Term& term) {
+        return std::ranges::all_of(term.factors,
+                                   [&](ValueId v) { return v == next_[j] || !varies(v); });
+      };
+      if (grown == exponent && std::ranges::all_of(degree->exponent, varies_by_it))
         return CarriedValue{.factor = factor,
                             .follows = j,
                             .old_extreme = carried(j),
                             .new_extreme = next_[j],
                             .exponential = op->code,
-                            .slope = slope(degree.exponent, next_[j])};
+                            .slope = slope(degree->exponent, next_[j])};
     }
     return std::nullopt;
   }
@@ -110,14 +114,6 @@ class Analysis {
       sum += product;
     }
     return sum;
-  }
-
-  /// Whether a maximum is all that varies in some terms.
-  [[nodiscard]] bool names_only(const Terms& terms, ValueId extreme) {
-    return std::ranges::all_of(terms, [&](const Term& term) {
-      return std::ranges::all_of(term.factors,
-                                 [&](ValueId v) { return v == extreme || !varies(v); });
-    });
   }
 
   /// A value as a sum of products, sorted. Of what does not vary nothing needs to be known.
@@ -152,54 +148,51 @@ class Analysis {
     }
   }
 
-  [[nodiscard]] Degree degree_of_product(const Op& dot) {
-    return both(degree_of(dot.operands[0]), degree_of(dot.operands[1]));
+  /// Of the product of an op's operands.
+  [[nodiscard]] std::optional<Degree> degree_of_product(const Op& op) {
+    const std::optional<Degree> a = degree_of(op.operands[0]), b = degree_of(op.operands[1]);
+    if (!a || !b || (a->varies() && b->varies())) return std::nullopt;
+    return a->varies() ? a : b;
   }
 
-  /// Of the product of two values.
-  static Degree both(const Degree& a, const Degree& b) {
-    if (a.varies && b.varies) return {.varies = true, .any = false};
-    return a.varies ? a : b;
-  }
-
-  [[nodiscard]] Degree degree_of(ValueId value) {
-    constexpr Degree unknown{.varies = true, .any = false, .exponential = {}, .exponent = {}};
-    if (!varies(value)) return {};
+  /// None where it cannot be said how a value varies.
+  [[nodiscard]] std::optional<Degree> degree_of(ValueId value) {
+    if (!varies(value)) return Degree{};
     const Op* op = f_.definition(value);
-    if (!op) return unknown;
+    if (!op) return std::nullopt;
     switch (op->code) {
       case OpCode::reduce_sum:
       case OpCode::cast:
       case OpCode::neg:
         return degree_of(op->operands[0]);
       case OpCode::mul:
-        return both(degree_of(op->operands[0]), degree_of(op->operands[1]));
+        return degree_of_product(*op);
       case OpCode::dot:
-        return op->operands.size() == 2 ? degree_of_product(*op) : unknown;
+        return op->operands.size() == 2 ? degree_of_product(*op) : std::nullopt;
       case OpCode::where: {
         const bool zero = is_number(f_, op->operands[2], 0);
-        return varies(op->operands[0]) || !zero ? unknown : degree_of(op->operands[1]);
+        return varies(op->operands[0]) || !zero ? std::nullopt : degree_of(op->operands[1]);
       }
       case OpCode::exp:
       case OpCode::exp2: {
-        Degree degree{.varies = true, .exponential = op->code};
+        Degree degree{op->code, {}};
         for (const Term& term : terms(op->operands[0]))
           if (std::ranges::any_of(term.factors, [&](ValueId v) { return varies(v); }))
             degree.exponent.push_back(term);
         return degree;
       }
       default:
-        return unknown;
+        return std::nullopt;
     }
   }
 
   /// Whether a value of the region depends on what the loop carries.
   [[nodiscard]] bool varies(ValueId value) {
-    if (const auto known = varies_.find(value); known != varies_.end()) return known->second;
-    const Op* op = f_.definition(value);
-    const bool carried =
-        std::find(arguments_.begin() + 1, arguments_.end(), value) != arguments_.end();
-    return varies_[value] = carried || (op && any_use(*op, [&](ValueId v) { return varies(v); }));
+    return remembered(varies_, value, [&] {
+      const Op* op = f_.definition(value);
+      return std::find(arguments_.begin() + 1, arguments_.end(), value) != arguments_.end() ||
+             (op && any_use(*op, [&](ValueId v) { return varies(v); }));
+    });
   }
 
   const Function& f_;

@@ -16,20 +16,12 @@ enum class Releaser : std::uint8_t { thread, warp, warpgroup };
 
 Releaser releaser_of(const ir::Function& f, ir::BufferId ring);
 
-/// Bytes from the start of shared memory, and how many arrive before a slot is empty.
-struct RingBarriersOf {
-  int full = 0;
-  int empty = 0;     ///< 0: none
-  int releases = 0;  ///< arrivals that make a slot empty, one for each Releaser of the readers
-  int behind = 0;    ///< the barriers; there a ring of scalars has its slots
-};
-
 struct RingBarriers {
-  std::map<ir::BufferId, RingBarriersOf> of;
-  int end = 0;  ///< bytes of shared memory, barriers included
+  std::map<ir::BufferId, ir::Buffer> rings;  ///< with their barriers, and the slots of scalars
+  int end = 0;                               ///< bytes of shared memory, barriers included
 };
 
-/// The barriers of the rings that a program fills, where tiles take the first `bytes` bytes.
+/// Places the barriers of the rings that a program fills, where tiles take the first `bytes` bytes.
 RingBarriers ring_barriers(const ir::Function& f, int bytes);
 
 }  // namespace flashcore

@@ -20,23 +20,12 @@ class RowExpressions {
         outside_(outside),
         inside_(inside),
         axis_(loop.axis),
-        rows_(first_axis_of(f_, ir::AxisKind::parallel_tiles)) {
-    origins_.resize(f_.values.size());
-    for (ir::ValueId argument : f_[loop.body].arguments)
-      origins_[argument.index] = Origin::iteration;
-    ir::for_each_op(f_, loop.body, [&](const ir::Op& op, ir::BlockId) {
-      const ir::OpKind kind = ir::kind_of(op.code);
-      const bool expression = kind == ir::OpKind::source || kind == ir::OpKind::elementwise;
-      for (ir::ValueId result : op.results)
-        origins_[result.index] = expression ? Origin::expression : Origin::iteration;
-    });
-  }
+        rows_(first_axis_of(f_, ir::AxisKind::parallel_tiles)),
+        inside_loop_(made_inside(f_, loop.body)) {}
 
  protected:
   /// What stands for the position of a row in a copy of an expression.
   enum class Rows { first, last, each };
-  /// Where a value comes from: before the loop, an expression inside it, or what an iteration makes.
-  enum class Origin { outside, expression, iteration };
 
   ir::Builder& builder_for(const std::vector<ir::ValueId>& operands) {
     for (ir::ValueId operand : operands)
@@ -56,7 +45,7 @@ class RowExpressions {
   /// The expression once more, at the first or the last row or with every row that does not exist
   /// replaced by the last one.
   ir::ValueId copy(ir::ValueId value, Rows rows) {
-    if (f_[value].type.is_scalar() && origins_[value.index] == Origin::outside) return value;
+    if (f_[value].type.is_scalar() && !inside_loop_[value.index]) return value;
     return remembered(copies_, {value, rows}, [&] { return derive_copy(value, rows); });
   }
 
@@ -85,7 +74,7 @@ class RowExpressions {
   ir::Function& f_;
   ir::Builder &outside_, &inside_;
   ir::AxisId axis_, rows_;
-  std::vector<Origin> origins_;  ///< by value
+  std::vector<bool> inside_loop_;  ///< by value
 
  private:
   std::map<std::pair<ir::ValueId, Rows>, ir::ValueId> copies_;

@@ -1,6 +1,7 @@
 #include "codegen/analysis/slope.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "codegen/passes/rewrite.h"
 
@@ -19,7 +20,9 @@ Slope together(Slope a, Slope b) {
 
 }  // namespace
 
-Slope slope_of(const Function& f, const Op& op, const std::vector<Slope>& operands) {
+Slope slope_of(const Function& f, const Op& op, const std::function<Slope(ValueId)>& of_operand) {
+  std::vector<Slope> operands;
+  for (ValueId operand : op.operands) operands.push_back(of_operand(operand));
   if (op.code == OpCode::constant) return 0;
   if (kind_of(op.code) != OpKind::elementwise) return std::nullopt;
   if (std::ranges::all_of(operands, [](Slope slope) { return slope == 0; })) return 0;
@@ -66,9 +69,7 @@ Slope slope_along(const Function& f, ValueId value, AxisId axis) {
     return fixed ? Slope(0) : std::nullopt;
   }
   if (kind_of(op->code) == OpKind::source) return 0;
-  std::vector<Slope> slopes;
-  for (ValueId operand : op->operands) slopes.push_back(slope_along(f, operand, axis));
-  return slope_of(f, *op, slopes);
+  return slope_of(f, *op, [&](ValueId operand) { return slope_along(f, operand, axis); });
 }
 
 }  // namespace flashcore

@@ -1,8 +1,8 @@
 // Whether numbers rise or fall with a position.
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <vector>
 
 #include "dsl/ir/function.h"
 
@@ -12,8 +12,9 @@ namespace flashcore {
 /// depend on it; none: not known.
 using Slope = std::optional<int>;
 
-/// Of what an op makes of operands with these slopes.
-Slope slope_of(const ir::Function& f, const ir::Op& op, const std::vector<Slope>& operands);
+/// Of what an op makes of operands with such slopes.
+Slope slope_of(const ir::Function& f, const ir::Op& op,
+               const std::function<Slope(ir::ValueId)>& of_operand);
 
 /// Of an i32 scalar, with the position of the block's tile along a parallel axis.
 Slope slope_along(const ir::Function& f, ir::ValueId value, ir::AxisId axis);

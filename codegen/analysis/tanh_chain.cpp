@@ -34,70 +34,53 @@ class ChainFinder {
  private:
   TanhChain chain_of(OpId tanh) {
     const Op& op = f_[tanh];
-    TanhChain chain{.from = op.operands[0], .value = op.results[0], .ops = {tanh}};
+    TanhChain chain{.from = op.operands[0], .value = op.results[0]};
     join_factor(chain);
     join_hidden(chain);
     join_sum_with_row(chain);
-    if (const OpId exponential = only_reader(chain.value);
-        exponential && f_[exponential].code == OpCode::exp2) {
-      join(chain, exponential);
+    if (const Op* exponential = only_reader(chain.value, OpCode::exp2)) {
+      chain.value = exponential->results[0];
       chain.raised = true;
     }
     for (OpId reader : readers_of(f_, block_, chain.value))
-      if (const Op& sum = f_[reader]; !chain.sum && sum.code == OpCode::reduce_sum &&
-                                      sum.axis == f_[chain.value].type.axes[1]) {
+      if (const Op& sum = f_[reader];
+          !chain.sum && sum.code == OpCode::reduce_sum && sum.axis == f_[chain.value].type.axes[1])
         chain.sum = reader;
-        chain.ops.push_back(reader);
-      }
     find_mask(chain);
     if (chain.sum) find_rounding(chain);
     return chain;
-  }
-
-  void join(TanhChain& chain, OpId op) const {
-    chain.ops.push_back(op);
-    chain.value = f_[op].results[0];
   }
 
   void join_factor(TanhChain& chain) const {
     const ValueId x = chain.from;
     const auto scaled = scaled_tile(f_, f_.definition(x));
     if (!scaled || is_source(f_, scaled->tile) || uses_[x.index] != 1 || !made_here(x)) return;
-    chain.ops.push_back(f_[x].definition);
     chain.factor = scaled->factor;
     chain.from = scaled->tile;
   }
 
   /// where(x != -inf, tanh, -inf), of the x that the tanh is of.
   void join_hidden(TanhChain& chain) const {
-    const OpId id = only_reader(chain.value);
-    if (!id) return;
-    const Op& where = f_[id];
-    if (where.code != OpCode::where || guard_of(f_, where) || where.operands[1] != chain.value ||
-        !is_minus_infinity(f_, where.operands[2]))
+    const Op* where = only_reader(chain.value, OpCode::where);
+    const Op* seen = where ? definition_as(f_, where->operands[0], OpCode::ne) : nullptr;
+    if (!seen || guard_of(f_, *where) || where->operands[1] != chain.value ||
+        !is_minus_infinity(f_, where->operands[2]) || seen->operands[0] != chain.from ||
+        !is_minus_infinity(f_, seen->operands[1]) || uses_[seen->results[0].index] != 1)
       return;
-    const Op* seen = definition_as(f_, where.operands[0], OpCode::ne);
-    if (!seen || seen->operands[0] != chain.from || !is_minus_infinity(f_, seen->operands[1]) ||
-        uses_[where.operands[0].index] != 1)
-      return;
-    chain.ops.push_back(f_[where.operands[0]].definition);
-    join(chain, id);
+    chain.value = where->results[0];
     chain.masked = true;
   }
 
   void join_sum_with_row(TanhChain& chain) const {
-    const OpId id = only_reader(chain.value);
-    if (!id || f_[id].code != OpCode::fma) return;
-    const Op& sum = f_[id];
-    for (std::size_t k : {0, 1}) {
-      if (sum.operands[1 - k] != chain.value || !f_[sum.operands[k]].type.is_scalar() ||
-          f_[sum.operands[2]].type.axes.size() != 1 || is_source(f_, sum.operands[2]))
-        continue;
-      join(chain, id);
-      chain.times = sum.operands[k];
-      chain.plus = sum.operands[2];
+    const Op* sum = only_reader(chain.value, OpCode::fma);
+    if (!sum || sum->operands[2] == chain.value) return;
+    const ValueId factor = sum->operands[sum->operands[0] == chain.value ? 1 : 0];
+    if (!f_[factor].type.is_scalar() || f_[sum->operands[2]].type.axes.size() != 1 ||
+        is_source(f_, sum->operands[2]))
       return;
-    }
+    chain.value = sum->results[0];
+    chain.times = factor;
+    chain.plus = sum->operands[2];
   }
 
   /// Of minus infinity a polynomial makes minus infinity, which is right for what is hidden, and no
@@ -113,10 +96,9 @@ class ChainFinder {
     // What the mask's own loops compute is there behind it only.
     if (made_here(hidden) && made_by && kind_of(made_by->code) == OpKind::elementwise) return;
     chain.raw = hidden;
-    const OpId id = f_[chain.from].definition;
     if (made_here(chain.from) && guards_.of(*mask) && uses_[chain.from.index] == 2 &&
         uses_[hidden.index] == 1)
-      chain.mask = id;
+      chain.mask = f_[chain.from].definition;
   }
 
   void find_rounding(TanhChain& chain) const {
@@ -140,15 +122,13 @@ class ChainFinder {
     }
   }
 
-  /// The op that reads the value, if one of this block is all that does, and no mask alone needs
-  /// it.
-  [[nodiscard]] OpId only_reader(ValueId value) const {
-    if (uses_[value.index] != 1) return {};
+  /// The op of this code in the block, if it is all that reads the value, and no mask alone needs it.
+  [[nodiscard]] const Op* only_reader(ValueId value, OpCode code) const {
+    if (uses_[value.index] != 1) return nullptr;
     for (OpId id : f_[block_].ops)
-      if (std::ranges::count(f_[id].operands, value) && !f_[id].body && !f_[id].results.empty() &&
-          !of_masks_.count(id))
-        return id;
-    return {};
+      if (f_[id].code == code && std::ranges::count(f_[id].operands, value) && !of_masks_.count(id))
+        return &f_[id];
+    return nullptr;
   }
 
   [[nodiscard]] bool made_here(ValueId value) const { return made_in(f_, block_, value); }

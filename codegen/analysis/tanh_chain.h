@@ -16,15 +16,14 @@
 namespace flashcore {
 
 struct TanhChain {
-  ir::ValueId from;           ///< what the factor multiplies
-  ir::ValueId factor;         ///< a scalar; none: 1
-  ir::ValueId times;          ///< a scalar behind the tanh; none: nothing is multiplied and added
-  ir::ValueId plus;           ///< a value a row
-  bool masked = false;        ///< minus infinity stays minus infinity
-  bool raised = false;        ///< 2 to the power of what there is so far
-  ir::ValueId value;          ///< what the chain makes of an element
-  ir::OpId sum;               ///< adds up the values of a row; none
-  std::vector<ir::OpId> ops;  ///< all of these, `sum` included
+  ir::ValueId from;     ///< what the factor multiplies
+  ir::ValueId factor;   ///< a scalar; none: 1
+  ir::ValueId times;    ///< a scalar behind the tanh; none: nothing is multiplied and added
+  ir::ValueId plus;     ///< a value a row
+  bool masked = false;  ///< minus infinity stays minus infinity
+  bool raised = false;  ///< 2 to the power of what there is so far
+  ir::ValueId value;    ///< what the chain makes of an element
+  ir::OpId sum;         ///< adds up the values of a row; none
   /// The mask that hides a part of what `from` is, if nothing else reads what it leaves, and what
   /// it hides a part of: else `from` itself.
   ir::OpId mask;

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <numbers>
 
+#include "codegen/analysis/visit.h"
+
 namespace flashcore {
 namespace {
 
@@ -41,10 +43,6 @@ Bounds multiply(const Bounds& a, const Bounds& b) {
   return {std::min(corners), std::max(corners), x.hides};
 }
 
-Bounds join(const Bounds& a, const Bounds& b) {
-  return {std::min(a.low, b.low), std::max(a.high, b.high), a.hides || b.hides};
-}
-
 }  // namespace
 
 bool Bounds::finite() const { return std::isfinite(low) && std::isfinite(high); }
@@ -54,9 +52,8 @@ double Bounds::magnitude() const {
 }
 
 Bounds ValueBounds::of(ValueId value) {
-  if (const auto found = known_.find(value); found != known_.end()) return found->second;
-  const Bounds derived = f_[value].type.dtype == DType::f32 ? derive(value) : anything;
-  return known_[value] = derived;
+  return remembered(known_, value,
+                    [&] { return f_[value].type.dtype == DType::f32 ? derive(value) : anything; });
 }
 
 Bounds ValueBounds::derive(ValueId value) {
@@ -87,8 +84,10 @@ Bounds ValueBounds::derive(ValueId value) {
       return multiply(operand(0), operand(1));
     case OpCode::fma:
       return add(multiply(operand(0), operand(1)), operand(2));
-    case OpCode::where:
-      return join(operand(1), operand(2));
+    case OpCode::where: {
+      const Bounds a = operand(1), b = operand(2);
+      return {std::min(a.low, b.low), std::max(a.high, b.high), a.hides || b.hides};
+    }
     case OpCode::abs: {
       const Bounds a = operand(0);
       if (a.hides || !a.finite()) return {0, INFINITY, false};

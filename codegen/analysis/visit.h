@@ -14,6 +14,11 @@
 
 namespace flashcore {
 
+/// The axis that a product sums over.
+inline ir::AxisId inner_axis(const ir::Function& f, const ir::Op& dot) {
+  return f[dot.operands[0]].type.axes[1];
+}
+
 /// What a map has for a key, derived when it is first asked for.
 template <class Map, class Derive>
 typename Map::mapped_type remembered(Map& map, const typename Map::key_type& key,
@@ -51,6 +56,14 @@ inline std::size_t dimension_along(const ir::Op& access, ir::AxisId axis) {
   if (found == access.coordinates.end())
     throw InternalError("an access without the axis of its tile");
   return static_cast<std::size_t>(found - access.coordinates.begin());
+}
+
+/// How a value that has a layout lies in registers along one of its axes.
+inline const ir::AxisLayout& layout_along(const ir::Function& f, ir::ValueId value,
+                                          ir::AxisId axis) {
+  const auto& axes = f[value].type.axes;
+  return f[value].layout.axes.at(
+      static_cast<std::size_t>(std::ranges::find(axes, axis) - axes.begin()));
 }
 
 /// Whether one dimension alone has the positions along the axis, one after the other.
@@ -180,6 +193,27 @@ bool all_readers(const ir::Function& f, ir::BlockId block, ir::ValueId value, Te
     for (std::size_t k = 0; k < op.operands.size(); ++k)
       if (op.operands[k] == value && !test(op, k)) return true;
     return false;
+  });
+}
+
+/// By value: whether a region, or one inside it, makes it or has it as an argument.
+inline std::vector<bool> made_inside(const ir::Function& f, ir::BlockId region) {
+  std::vector<bool> inside(f.values.size());
+  const auto note = [&](const std::vector<ir::ValueId>& values) {
+    for (ir::ValueId value : values) inside[value.index] = true;
+  };
+  note(f[region].arguments);
+  ir::for_each_op(f, region, [&](const ir::Op& op, ir::BlockId) {
+    note(op.results);
+    for (const ir::BlockId inner : Regions(op)) note(f[inner].arguments);
+  });
+  return inside;
+}
+
+/// Whether products alone read a value, as their left operand.
+inline bool is_only_left_operand(const ir::Function& f, ir::ValueId value) {
+  return all_readers(f, f.body, value, [](const ir::Op& op, std::size_t k) {
+    return op.code == ir::OpCode::dot && k == 0;
   });
 }
 

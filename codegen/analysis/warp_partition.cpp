@@ -26,12 +26,6 @@ bool is_read_where_made(const Function& f, ValueId value) {
   return here;
 }
 
-/// Whether the instruction reads what threads have written to shared memory, and not only what the
-/// copy engine has brought there.
-bool takes_what_threads_write(const TensorInstruction& instruction) {
-  return instruction.computed_right == ComputedOperand::shared;
-}
-
 }  // namespace
 
 OperandRoot operand_root(const Function& f, ValueId operand) {
@@ -60,7 +54,8 @@ bool goes_through_shared(const Function& f, const Op& dot, std::size_t k,
       schedule.warps_n > 1 && schedule.product_split == ProductSplit::columns;
   if (k == 0 && (divides_columns || (root.transposed && instruction.turns_computed_left)))
     return true;
-  if (!takes_what_threads_write(instruction)) return false;
+  // Some instructions read in shared memory only what the copy engine has brought there.
+  if (instruction.computed_right != ComputedOperand::shared) return false;
   if (k == 1 || root.transposed) return true;
   const Op* made_by = f.definition(root.value);
   // What is packed in pairs is a cast.

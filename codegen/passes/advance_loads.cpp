@@ -24,14 +24,11 @@ bool fills(const Function& f, OpId id) {
   return f[id].code == OpCode::acquire || f[id].code == OpCode::issue;
 }
 
-bool loads_only_slot(const Function& f, OpId id) {
-  return fills(f, id) && f[f[id].buffer].stages == 1;
-}
-
 /// `block` is what a role does for a tile.
 void advance_in(Function& f, BlockId block) {
   auto ops = f[block].ops;
-  const auto fill = std::ranges::find_if(ops, [&](OpId id) { return loads_only_slot(f, id); });
+  const auto fill = std::ranges::find_if(
+      ops, [&](OpId id) { return fills(f, id) && f[f[id].buffer].stages == 1; });
   const auto at = std::find_if(fill, ops.end(), has_code(f, OpCode::loop));
   if (at == ops.end()) return;
   const Op loop = f[*at];
@@ -51,8 +48,7 @@ void advance_in(Function& f, BlockId block) {
     build_if(b, tile.exists, [&](Builder& in) -> std::vector<ValueId> {
       enter_tile(in, loop, tile.tile);
       for (auto id = begin; id != end; ++id) copier.copy(in, *id);
-      if (!others) return {};
-      append_op(f, in.block(), loop_behind_first(in, loop, tile.tile));
+      if (others) append_op(f, in.block(), loop_behind_first(in, loop, tile.tile));
       return {};
     });
   };

@@ -1,6 +1,7 @@
 // Gives every axis its tile size and every loop its direction, as the schedule says. After it,
 // Axis::tile is set.
 #include "codegen/analysis/rescaled_sums.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/passes.h"
@@ -31,7 +32,6 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
   const std::vector<Reason> reasons = check_schedule(f, context);
   if (!reasons.empty()) throw ScheduleError(reasons.front().complaint);
 
-  bool first_tiles = true;
   for (std::size_t i = 0; i < f.axes.size(); ++i) {
     ir::Axis& axis = f.axes[i];
     switch (axis.kind) {
@@ -48,11 +48,9 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
         axis.tile = schedule.tiles.at(f[f.origin(ir::AxisId(i))].name);
         break;
     }
-    if (axis.kind == ir::AxisKind::parallel_tiles && first_tiles) {
-      axis.descending = schedule.last_tiles_first;
-      first_tiles = false;
-    }
   }
+  if (const ir::AxisId rows = first_axis_of(f, ir::AxisKind::parallel_tiles))
+    f[rows].descending = schedule.last_tiles_first;
   for (ir::Op& op : f.ops)
     if (op.code == ir::OpCode::loop) op.descending = schedule.descending && !order_matters(f, op);
 }

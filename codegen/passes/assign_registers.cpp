@@ -123,24 +123,19 @@ class ArrayAssignment {
       if (!number) number = ++count;
       f_[value].array = number;
     };
-    const auto walk = [&](const auto& self, BlockId block) -> void {
-      for (OpId id : f_[block].ops) {
-        const Op& op = f_[id];
-        for (ValueId result : op.results) note(result);
-        if (op.code == OpCode::nest) {
-          // What it yields is made in the array of its result, one element after the other.
-          const auto& yielded = last_of(f_, op.body).operands;
-          for (std::size_t i = 0; i < yielded.size(); ++i)
-            f_[yielded[i]].array = f_[op.results[i]].array;
-          continue;
-        }
-        for (const BlockId region : Regions(op)) {
-          for (ValueId argument : f_[region].arguments) note(argument);
-          self(self, region);
-        }
-      }
-    };
-    walk(walk, f_.body);
+    std::set<BlockId> nests;
+    for_each_op(f_, f_.body, [&](const Op& op, BlockId block) {
+      if (nests.contains(block)) return;
+      for (ValueId result : op.results) note(result);
+      for (const BlockId region : Regions(op))
+        for (ValueId argument : f_[region].arguments) note(argument);
+      if (op.code != OpCode::nest) return;
+      // What it yields is made in the array of its result, one element after the other.
+      nests.insert(op.body);
+      const auto& yielded = last_of(f_, op.body).operands;
+      for (std::size_t i = 0; i < yielded.size(); ++i)
+        f_[yielded[i]].array = f_[op.results[i]].array;
+    });
   }
 
   Function& f_;

@@ -31,11 +31,6 @@ namespace {
 
 using namespace ir;
 
-/// A loop's bounds while they are being built. Invalid ids mean the natural bound.
-struct Bounds {
-  ValueId begin, full_begin, full_end, end;
-};
-
 class BoundBuilder {
  public:
   BoundBuilder(Builder& b, AxisId axis) : b_(b), f_(b.function()), axis_(axis) {
@@ -50,12 +45,12 @@ class BoundBuilder {
     const ValueId most = rest(term, true), least = rest(term, false);
     if (a > 0) {
       // jT a + reach + most >= 0  and  jT a + least >= 0
-      if (skips) raise(bounds_.begin, divide_up(negated(most, -reach), step));
-      if (cuts) raise(bounds_.full_begin, divide_up(negated(least, 0), step));
+      if (skips) raise(begin_, divide_up(negated(most, -reach), step));
+      if (cuts) raise(full_begin_, divide_up(negated(least, 0), step));
     } else {
       // most - jT|a| >= 0  and  least - jT|a| - reach >= 0
-      if (skips) lower(bounds_.end, plus(divide_down(most, step), 1));
-      if (cuts) lower(bounds_.full_end, plus(divide_down(plus(least, -reach), step), 1));
+      if (skips) lower(end_, plus(divide_down(most, step), 1));
+      if (cuts) lower(full_end_, plus(divide_down(plus(least, -reach), step), 1));
     }
   }
 
@@ -63,23 +58,23 @@ class BoundBuilder {
   void skip(const AffineForm& term) {
     if (term.positions.empty() && term.quotients.empty() && term.scalars.empty() &&
         term.constant < 0)
-      lower(bounds_.end, b_.integer(0));
+      lower(end_, b_.integer(0));
     if (term.positions.count(axis_)) narrow(term, /*skips=*/true, /*cuts=*/false);
   }
 
   std::vector<ValueId> finish() {
     const ValueId zero = b_.integer(0), tiles = b_.tile_count(axis_);
-    const auto clamp = [&](ValueId value, ValueId low, ValueId high) {
-      return b_.max(low, b_.min(value, high));
+    const auto bound = [&](ValueId wanted, ValueId natural, ValueId low, ValueId high,
+                           const char* suffix) {
+      const ValueId bound = wanted ? b_.max(low, b_.min(wanted, high)) : natural;
+      if (!constant_of(f_, bound) && f_[bound].name.empty())
+        f_[bound].name = f_[axis_].name + suffix;
+      return bound;
     };
-    const ValueId begin = bounds_.begin ? clamp(bounds_.begin, zero, tiles) : zero;
-    const ValueId end = bounds_.end ? clamp(bounds_.end, begin, tiles) : tiles;
-    const ValueId full_begin = bounds_.full_begin ? clamp(bounds_.full_begin, begin, end) : begin;
-    const ValueId full_end = bounds_.full_end ? clamp(bounds_.full_end, full_begin, end) : end;
-    name(begin, "_begin");
-    name(end, "_end");
-    name(full_begin, "_full_begin");
-    name(full_end, "_full_end");
+    const ValueId begin = bound(begin_, zero, zero, tiles, "_begin");
+    const ValueId end = bound(end_, tiles, begin, tiles, "_end");
+    const ValueId full_begin = bound(full_begin_, begin, begin, end, "_full_begin");
+    const ValueId full_end = bound(full_end_, end, full_begin, end, "_full_end");
     return {begin, full_begin, full_end, end};
   }
 
@@ -93,11 +88,6 @@ class BoundBuilder {
   ValueId divide_up(ValueId value, std::int64_t by) { return divide_down(plus(value, by - 1), by); }
   void raise(ValueId& bound, ValueId value) { bound = bound ? b_.max(bound, value) : value; }
   void lower(ValueId& bound, ValueId value) { bound = bound ? b_.min(bound, value) : value; }
-  void name(ValueId value, const char* suffix) {
-    const OpCode code = f_.definition(value)->code;
-    if (code != OpCode::constant && f_[value].name.empty())
-      f_[value].name = f_[axis_].name + suffix;
-  }
 
   /// The part of a form without the loop's axis, at its largest or smallest over the block's tile.
   ValueId rest(const AffineForm& term, bool largest) {
@@ -127,7 +117,7 @@ class BoundBuilder {
   Function& f_;
   AxisId axis_;
   std::int64_t tile_;
-  Bounds bounds_;
+  ValueId begin_, full_begin_, full_end_, end_;  ///< so far; none: that of the axis
 };
 
 /// The words of a tile set hold eight tiles each. Tiles beyond them are visited and masked.
@@ -138,13 +128,6 @@ BufferId tile_set_for(Function& f, const Axis& axis) {
       axis.extent.is_static() ? (axis.extent.value + axis.tile - 1) / axis.tile : most_words * 8;
   const auto words = static_cast<int>(std::clamp<std::int64_t>((tiles + 7) / 8, 1, most_words));
   return f.add_buffer({unused_buffer_name(f, axis.name + "_tiles"), DType::i32, 1, words, 1});
-}
-
-/// The first mask that may skip tiles and does not follow from bounds.
-const LoopMask* to_scan(const std::vector<LoopMask>& masks) {
-  for (const LoopMask& mask : masks)
-    if (mask.skips && !mask.condition.complete) return &mask;
-  return nullptr;
 }
 
 /// Whether the mask itself says that positions are on the axis, or tiles have no others.
@@ -163,18 +146,6 @@ bool ends_at_axis(const Function& f, const LoopMask& mask, AxisId axis) {
   });
 }
 
-/// The conditions that all have to hold for a mask's to: those that bound the loop, and others.
-struct MaskConjuncts {
-  std::vector<ValueId> bounding, others;
-};
-
-MaskConjuncts conjuncts_of_mask(const Function& f, const Op& loop, ValueId condition) {
-  MaskConjuncts conjuncts;
-  for (const ValueId conjunct : conjuncts_of(f, condition))
-    (bounds_loop(f, loop, conjunct) ? conjuncts.bounding : conjuncts.others).push_back(conjunct);
-  return conjuncts;
-}
-
 /// Where nothing tells which tiles the other conditions cut, as of a dense mask, every tile has the mask
 /// of these. The conditions that bound the loop become a mask of their own, which few tiles need:
 ///
@@ -182,25 +153,25 @@ MaskConjuncts conjuncts_of_mask(const Function& f, const Op& loop, ValueId condi
 ///                                                      %m = where %bounding, %n, -inf
 ///
 /// False where there are no conditions of one kind, and nothing to separate.
-bool separate_bounding(Function& f, const Op& loop, OpId where, const MaskConjuncts& conjuncts) {
-  if (conjuncts.bounding.empty() || conjuncts.others.empty()) return false;
+bool separate_bounding(Function& f, const Op& loop, OpId where,
+                       const std::vector<ValueId>& bounding, const std::vector<ValueId>& others) {
+  if (bounding.empty() || others.empty()) return false;
   Builder b = before(f, loop.body, where);
   const auto all = [&](const std::vector<ValueId>& terms) {
-    ValueId holds = terms.front();
-    for (std::size_t i = 1; i < terms.size(); ++i)
-      holds = b.elementwise(OpCode::logical_and, {holds, terms[i]});
+    ValueId holds;
+    for (const ValueId term : terms) holds = build_both(b, holds, term);
     return holds;
   };
   const ValueId seen = f[where].operands[1], hidden = f[where].operands[2];
-  const ValueId inner = b.where(all(conjuncts.others), seen, hidden);
-  f[where].operands = {all(conjuncts.bounding), inner, hidden};
+  const ValueId inner = b.where(all(others), seen, hidden);
+  f[where].operands = {all(bounding), inner, hidden};
   return true;
 }
 
 /// Builds the scan of a loop's tiles between two bounds, where its mask says something about
 /// them. Which masks the tiles found to be visible everywhere can do without is noted in `guarded`.
 BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
-                    const MaskConjuncts& conjuncts, const std::vector<LoopMask>& masks,
+                    const std::vector<ValueId>& others, const std::vector<LoopMask>& masks,
                     ValueId begin, ValueId end, std::set<OpId>& guarded) {
   Function& f = b.function();
   const BlockId region = f.add_block();
@@ -209,9 +180,8 @@ BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
   const auto truth_of = truth_over_rows(b, inside, loop);
   ValueId maybe = truth_of(f[scanned.where].operands[0]).maybe;
   // The bounds of the loop are known without a scan.
-  const bool says_more = std::ranges::any_of(conjuncts.others, [&](ValueId condition) {
-    return !constant_of(f, truth_of(condition).maybe);
-  });
+  const bool says_more = std::ranges::any_of(
+      others, [&](ValueId condition) { return !constant_of(f, truth_of(condition).maybe); });
   if (constant_of(f, maybe) || !says_more) return {};
   ValueId surely = inside.constant(1, DType::i1);
   guarded.clear();
@@ -228,20 +198,19 @@ BufferId build_scan(Builder& b, const Op& loop, const LoopMask& scanned,
         inside.elementwise(OpCode::lt, {inside.index(loop.axis), inside.extent(loop.axis)});
     maybe = build_both(inside, maybe, exists);
   }
-  inside.append({.code = OpCode::yield, .operands = {maybe, surely}}, {});
+  inside.append({.code = OpCode::yield, .operands = {maybe, surely}});
   const BufferId tiles = tile_set_for(f, axis);
   b.append({.code = OpCode::scan_tiles,
             .operands = {begin, end},
             .axis = loop.axis,
             .buffer = tiles,
             .body = region,
-            .bounds = 2},
-           {});
+            .bounds = 2});
   return tiles;
 }
 
 /// Whether no mask cuts the loop's tile: the scan's answer, or the comparison of its number with
-/// the bounds of the tiles that are full. None: no tile is cut.
+/// the bounds of the tiles that are full, of which a guarded mask has narrowed one.
 ValueId build_guard(Builder& b, const Op& loop, const std::vector<ValueId>& bounds) {
   Function& f = b.function();
   const ValueId tile = f[loop.body].arguments[0];
@@ -262,10 +231,6 @@ void guard_masks(Function& f, const Op loop, const std::set<OpId>& guarded,
     if (!guarded.contains(id)) continue;
     Builder b = before(f, loop.body, id);
     if (!guard) guard = build_guard(b, loop, bounds);
-    if (!guard) {
-      replace_uses(f, f[id].results[0], f[id].operands[1]);
-      continue;
-    }
     f[id].operands[0] = b.elementwise(OpCode::logical_or, {guard, f[id].operands[0]});
   }
 }
@@ -284,12 +249,18 @@ void bound_loop(Builder& b, OpId id) {
     if (mask.condition.complete && mask.droppable) guarded.insert(mask.where);
   }
   const std::vector<ValueId> bounds = builder.finish();
-  if (const LoopMask* scanned = to_scan(masks)) {
-    const MaskConjuncts conjuncts = conjuncts_of_mask(f, loop, f[scanned->where].operands[0]);
+  // The first mask that may skip tiles and does not follow from bounds.
+  const auto scanned = std::ranges::find_if(
+      masks, [](const LoopMask& mask) { return mask.skips && !mask.condition.complete; });
+  if (scanned != masks.end()) {
+    std::vector<ValueId> bounding, others;  // the conditions that bound the loop, and the others
+    for (const ValueId conjunct : conjuncts_of(f, f[scanned->where].operands[0]))
+      (bounds_loop(f, loop, conjunct) ? bounding : others).push_back(conjunct);
     const BufferId tiles =
-        build_scan(b, loop, *scanned, conjuncts, masks, bounds.front(), bounds.back(), guarded);
+        build_scan(b, loop, *scanned, others, masks, bounds.front(), bounds.back(), guarded);
     f[id].buffer = tiles;
-    if (!tiles && separate_bounding(f, loop, scanned->where, conjuncts) && scanned->droppable)
+    if (!tiles && separate_bounding(f, loop, scanned->where, bounding, others) &&
+        scanned->droppable)
       guarded.insert(scanned->where);
   }
   Op& bounded = f[id];

@@ -31,13 +31,6 @@ Buffer channel_for(const Function& f, const Op& load, Transport transport, int s
           .transport = transport};
 }
 
-void refuse_position_of_iteration(const Function& f, const Op& load) {
-  throw SpecError(
-      {fmt::format("load of {} at a position computed in the loop", f[load.tensor].name),
-       "copies are issued iterations ahead, when that position is not known yet",
-       "compute it from parallel axes and scalars outside the loop", load.where});
-}
-
 void refuse_inner_loop(const Function& f, const Op& loop) {
   throw SpecError({fmt::format("a loop over {} inside another loop", f[loop.axis].name),
                    "products in nested loops cannot be pipelined",

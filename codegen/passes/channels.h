@@ -13,10 +13,7 @@ bool is_copied(const ir::Function& f, const ir::Op& op);
 ir::Buffer channel_for(const ir::Function& f, const ir::Op& load, ir::Transport transport,
                        int stages);
 
-/// A load whose position an iteration computes cannot be issued ahead of it.
-[[noreturn]] void refuse_position_of_iteration(const ir::Function& f, const ir::Op& load);
-
-/// Loads of a loop that stands inside another loop cannot be issued ahead either.
+/// Loads of a loop that stands inside another loop cannot be issued ahead.
 [[noreturn]] void refuse_inner_loop(const ir::Function& f, const ir::Op& loop);
 
 }  // namespace flashcore

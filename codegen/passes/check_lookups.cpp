@@ -9,6 +9,7 @@
 //   }                                           nest { ... %x = gather bias[%i] }
 //                                             }
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "codegen/passes/copy_ops.h"
@@ -25,11 +26,6 @@ using namespace ir;
 /// that counts from the end.
 struct Index {
   ValueId low, high, shift;
-};
-
-struct Lookup {
-  OpId gather;
-  std::vector<Index> indices;
 };
 
 void leave_out_check(Function& f, BlockId nest, OpId gather, const std::vector<Index>& indices) {
@@ -80,10 +76,9 @@ Index build_range(Function& f, Builder& b, ValueId index) {
   const auto plus = [&](std::int64_t number) {
     return number == 0 ? sum : b.add(sum, b.integer(number));
   };
-  Index range{plus(form.constant - below), plus(form.constant + above), {}};
-  f[range.low].name = "least";
-  f[range.high].name = "greatest";
-  return range;
+  return {named(f, plus(form.constant - below), "least"),
+          named(f, plus(form.constant + above), "greatest"),
+          {}};
 }
 
 /// Builds what index d has to hold, and adds that to the test.
@@ -97,8 +92,7 @@ Index build_test(Function& f, Builder& b, const Op& gather, std::size_t d, Value
   ValueId low = range.low, high = range.high;
   if (gather.wraps >> d & 1) {
     const ValueId negative = b.elementwise(OpCode::lt, {high, b.integer(0)});
-    range.shift = b.where(negative, length, b.integer(0));
-    f[range.shift].name = "from_end";
+    range.shift = named(f, b.where(negative, length, b.integer(0)), "from_end");
     low = b.add(low, range.shift);
     high = b.add(high, range.shift);
   }
@@ -109,26 +103,25 @@ Index build_test(Function& f, Builder& b, const Op& gather, std::size_t d, Value
 }
 
 void check_nest(Function& f, Builder& b, OpId nest) {
-  std::vector<Lookup> lookups;
+  std::vector<std::pair<OpId, std::vector<Index>>> lookups;
   ValueId test;
   for (OpId id : f[f[nest].body].ops) {
     const Op op = f[id];
     if (op.code != OpCode::gather || f[op.results[0]].type.axes.size() != 2 ||
         !is_sum_of_positions(f, op))
       continue;
-    Lookup lookup{.gather = id};
+    std::vector<Index>& indices = lookups.emplace_back(id, std::vector<Index>()).second;
     for (std::size_t d = 0; d < op.operands.size(); ++d)
-      lookup.indices.push_back(build_test(f, b, op, d, test));
-    lookups.push_back(std::move(lookup));
+      indices.push_back(build_test(f, b, op, d, test));
   }
   if (lookups.empty()) return;
   const std::vector<ValueId> results = f[nest].results;
   const auto unchecked = [&](Builder& in) {
     OpCopier copier(f);
     const OpId copied = copier.copy(in, nest);
-    for (const Lookup& lookup : lookups)
-      leave_out_check(f, f[copied].body, f[copier.renamed(f[lookup.gather].results[0])].definition,
-                      lookup.indices);
+    for (const auto& [gather, indices] : lookups)
+      leave_out_check(f, f[copied].body, f[copier.renamed(f[gather].results[0])].definition,
+                      indices);
     return f[copied].results;
   };
   const auto checked = [&](Builder& in) { return make_like(in, f[nest], results); };

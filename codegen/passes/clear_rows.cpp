@@ -8,7 +8,6 @@
 //                                          if %beyond { clear_rows %k, %left }
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/ir/builder.h"
 
 namespace flashcore {
 namespace {
@@ -22,11 +21,11 @@ void clear_behind(Builder& b, OpId id) {
   f[id].operands.clear();
   b.go_behind(id);
   const ValueId length = b.integer(f[rows].tile);
-  const ValueId left = b.sub(b.extent(rows), b.mul(number, length));
+  const ValueId left =
+      named(f, b.sub(b.extent(rows), b.mul(number, length)), f[rows].name + "_left");
   const ValueId beyond = b.elementwise(OpCode::lt, {left, length});
-  f[left].name = f[rows].name + "_left";
   build_if(b, beyond, [&](Builder& in) -> std::vector<ValueId> {
-    in.append({.code = OpCode::clear_rows, .operands = {tile, left}}, {});
+    in.append({.code = OpCode::clear_rows, .operands = {tile, left}});
     return {};
   });
 }

@@ -97,7 +97,7 @@ void ClusterLoads::pass_tiles(Builder& b, const std::vector<OpId>& waits, ValueI
   f_.add_argument(inside.block(), {DType::i32, {}}, "tile");
   OpCopier copier(f_);
   for (OpId wait : waits) copier.copy(inside, wait);
-  inside.append({.code = OpCode::yield}, {});
+  inside.append({.code = OpCode::yield});
   b.append({.code = OpCode::loop, .operands = {begin, end}, .body = inside.block(), .bounds = 2},
            {});
 }

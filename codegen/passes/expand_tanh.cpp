@@ -16,7 +16,6 @@
 // front of it, so that tiles which a mask cuts are small like all others. Where the
 // mask cuts few tiles, their test fails, and they take the branch for any arguments.
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -47,19 +46,19 @@ class TanhByRange {
       : f_(b.function()), chain_(chain), fence_(fence), like_(f_[chain.value]) {
     l_ = chain_.times ? chain_.times : number(b, 1);
     const ValueId factor = chain_.factor ? chain_.factor : number(b, 1);
-    const ValueId k = b.make({.code = OpCode::in_place, .operands = {factor}}, {DType::f32, {}});
-    square_ = b.mul(k, k);
-    const ValueId cube = b.mul(square_, k);
-    const auto scaled = [&](ValueId x) { return chain_.times ? b.mul(x, l_) : x; };
-    first_ = scaled(b.mul(number(b, 0.99999887), k));
-    third_ = scaled(b.mul(number(b, -0.33310075), cube));
-    fifth_ = scaled(b.mul(number(b, 0.12634595), b.mul(cube, square_)));
+    const ValueId k = named(
+        f_, b.make({.code = OpCode::in_place, .operands = {factor}}, {DType::f32, {}}), "factor");
+    square_ = named(f_, b.mul(k, k), "square");
+    const ValueId cube = named(f_, b.mul(square_, k), "cube");
+    const auto scaled = [&](ValueId x, const char* name) {
+      return named(f_, chain_.times ? b.mul(x, l_) : x, name);
+    };
+    first_ = scaled(b.mul(number(b, 0.99999887), k), "first");
+    third_ = scaled(b.mul(number(b, -0.33310075), cube), "third");
+    fifth_ = scaled(b.mul(number(b, 0.12634595), b.mul(cube, square_)), "fifth");
     limit_ = b.mul(number(b, squares_of_small), b.elementwise(OpCode::reciprocal, {square_}));
-    exponent_ = b.mul(number(b, 2.885390082), k);
-    const std::pair<ValueId, const char*> names[] = {
-        {square_, "square"}, {first_, "first"}, {third_, "third"},       {fifth_, "fifth"},
-        {limit_, "limit"},   {cube, "cube"},    {exponent_, "exponent"}, {k, "factor"}};
-    for (const auto& [value, name] : names) f_[value].name = name;
+    f_[limit_].name = "limit";
+    exponent_ = named(f_, b.mul(number(b, 2.885390082), k), "exponent");
     twice_ = chain_.times ? b.mul(number(b, -2), l_) : number(b, -2);
   }
 
@@ -85,7 +84,7 @@ class TanhByRange {
     for (OpId id : f_[nest.body].ops)
       for (ValueId element : f_[id].results)
         if (f_[element].type.axes == like_.type.axes) f_[element].layout = like_.layout;
-    b.append({.code = OpCode::yield, .operands = made}, {});
+    b.append({.code = OpCode::yield, .operands = made});
     return make_like(outer, std::move(nest), made);
   }
 
@@ -148,143 +147,131 @@ class TanhByRange {
   ValueId exponent_, twice_, l_;  ///< for any x: l - 2 l / (exp2(exponent x) + 1), twice = -2 l
 };
 
-class TanhExpansion {
- public:
-  TanhExpansion(Function& f, const Schedule& schedule) : f_(f), schedule_(schedule), guards_(f) {}
-
-  void run() {
-    visit(f_.body, {});
-    remove_dead_ops(f_);
-  }
-
- private:
-  /// What stands around the ops of a block.
-  struct Surroundings {
-    bool loop = false;   ///< they are the body of a loop
-    int first_side = 0;  ///< the loop's first tile stands apart: above (1) or below (-1) the others
-  };
-
-  void visit(BlockId block, Surroundings around) {
-    for (OpId id : std::vector(f_[block].ops)) {
-      const Op op = f_[id];
-      for (const BlockId region : Regions(op)) visit(region, surroundings(block, op));
-    }
-    for (const TanhChain& chain : tanh_chains(f_, block, guards_)) expand(block, chain, around);
-  }
-
-  [[nodiscard]] Surroundings surroundings(BlockId block, const Op& op) const {
-    if (op.code != OpCode::loop) return {};
-    const bool apart = std::ranges::any_of(f_[block].ops, [&](OpId id) {
-      return f_[id].code == OpCode::enter && f_[id].axis == op.axis;
-    });
-    return {.loop = true, .first_side = apart ? (op.descending ? 1 : -1) : 0};
-  }
-
-  /// Whether the mask of a chain cuts a tile or none: in tiles as wide as high one at the start of
-  /// the loop's tiles cuts the first iteration's and one more at most.
-  [[nodiscard]] bool cuts_few_tiles(const TanhChain& chain, Surroundings around) const {
-    const auto full = guards_.range(guards_.of(f_[chain.mask]));
-    const auto& axes = f_[chain.value].type.axes;
-    return full && around.first_side != 0 && !full->begin != !full->end &&
-           (full->end ? 1 : -1) == around.first_side && has_room() &&
-           f_[axes[1]].tile >= f_[axes[0]].tile;
-  }
-
-  /// Whether a thread has as many registers as beside one other warpgroup; beside two there are
-  /// none to spare.
-  [[nodiscard]] bool has_room() const {
-    constexpr int enough = 200;
-    const int given = register_split(schedule_).consumer;
-    const int at_start = registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
-    return (given ? given : at_start) >= enough;
-  }
-
-  [[nodiscard]] bool has_guarded_mask(BlockId block) const {
-    return std::ranges::any_of(f_[block].ops,
-                               [&](OpId id) { return static_cast<bool>(guard_of(f_, f_[id])); });
-  }
-
-  void expand(BlockId block, TanhChain chain, Surroundings around) {
-    // Two copies for small ones, so that tiles no mask cuts have one without: worth it in a loop.
-    if (!around.loop) chain.mask = {};
-    if (around.loop && !chain.mask) chain.rounding = {};
-    const bool few = chain.mask && cuts_few_tiles(chain, around);
-    const bool moderate = few || (around.loop && !has_guarded_mask(block) && has_room());
-    const OpId last = f_[chain.value].definition;
-    const auto made_here = [&](ValueId value) { return value && made_in(f_, block, value); };
-    // The tests stand where the scores are there, the choice where the chain has stood.
-    Builder tests = before(f_, block,
-                           made_here(chain.factor) || made_here(chain.times)
-                               ? last
-                               : readers_of(f_, block, chain.raw).front());
-    // Results of the special function unit are waited for together, but not those of all elements:
-    // that would want more registers than there are.
-    const TanhByRange tanh(tests, chain, /*fence=*/has_room() ? 2 : 1);
-    const ValueId full = chain.mask ? guards_.of(f_[chain.mask]) : ValueId{};
-    ValueId limit = tanh.limit();
-    if (few) limit = tests.where(full, limit, tests.constant(-1, DType::f32));
-    const auto within = [&](Builder& b, ValueId bound) {
-      return b.make({.code = OpCode::all_within, .operands = {chain.raw, bound}}, {DType::i1, {}});
-    };
-    ValueId small = within(tests, limit);
-
-    Builder b = before(f_, block, last);
-    const auto nest = [&](Arguments arguments, bool hides, ValueId x) -> Region {
-      return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, arguments, hides); };
-    };
-    const auto moderate_or = [&](ValueId x, bool hides, const Region& otherwise) -> Region {
-      return [=, &within](Builder& in) {
-        constexpr double more = TanhByRange::squares_of_moderate / TanhByRange::squares_of_small;
-        const ValueId bound = in.mul(limit, in.constant(more, DType::f32));
-        return build_if(in, within(in, bound), nest(Arguments::moderate, hides, x), otherwise);
-      };
-    };
-    // The mask with all that it alone reads; its guard is still there for guard_masks.
-    const std::vector<OpId> own =
-        chain.mask ? ops_of_mask(f_, block, chain.mask) : std::vector<OpId>{};
-    const auto build_mask = [&](Builder& in) {
-      OpCopier copier(f_);
-      for (OpId id : own) copier.copy(in, id);
-      return f_[copier.copy(in, chain.mask)].results[0];
-    };
-    Region by_polynomial = nest(Arguments::small, !chain.mask, chain.mask ? chain.raw : chain.from);
-    Region otherwise = nest(Arguments::any, true, chain.from);
-    if (few) {
-      otherwise = moderate_or(chain.raw, false, [&](Builder& in) {
-        return tanh.build_nest(in, build_mask(in), Arguments::any, true);
-      });
-    } else if (chain.mask) {
-      otherwise = [&, small](Builder& in) {
-        const ValueId x = build_mask(in);
-        return build_if(in, small, nest(Arguments::small, true, x), nest(Arguments::any, true, x));
-      };
-      small = b.elementwise(OpCode::logical_and, {small, full});
-    } else if (moderate) {
-      otherwise = moderate_or(chain.from, true, otherwise);
-    }
-    const std::vector<ValueId> made = build_if(b, small, by_polynomial, otherwise);
-
-    std::vector<ValueId> results{chain.value};
-    const bool apart = chain.rounding && chain.rounding->apart;
-    if (chain.sum && (!chain.rounding || apart)) results.push_back(f_[chain.sum].results[0]);
-    if (chain.rounding) results.push_back(f_[chain.rounding->chosen].results[0]);
-    std::set<OpId> gone(chain.ops.begin(), chain.ops.end());
-    if (chain.rounding) gone.insert(chain.rounding->chosen);
-    if (chain.mask) gone.insert(chain.mask);
-    gone.insert(own.begin(), own.end());
-    std::erase_if(f_[block].ops, [&](OpId op) { return gone.count(op) > 0; });
-    for (std::size_t i = 0; i < results.size(); ++i) take_place(f_, results[i], made[i]);
-  }
-
-  Function& f_;
-  const Schedule& schedule_;
-  TileGuards guards_;
+/// What stands around the ops of a block.
+struct Surroundings {
+  bool loop = false;   ///< they are the body of a loop
+  int first_side = 0;  ///< the loop's first tile stands apart: above (1) or below (-1) the others
 };
+
+Surroundings surroundings(const Function& f, BlockId block, const Op& op) {
+  if (op.code != OpCode::loop) return {};
+  const bool apart = std::ranges::any_of(
+      f[block].ops, [&](OpId id) { return f[id].code == OpCode::enter && f[id].axis == op.axis; });
+  return {.loop = true, .first_side = apart ? (op.descending ? 1 : -1) : 0};
+}
+
+/// Whether a thread has as many registers as beside one other warpgroup; beside two there are
+/// none to spare.
+bool has_room(const Schedule& schedule) {
+  constexpr int enough = 200;
+  const int given = register_split(schedule).consumer;
+  const int at_start = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
+  return (given ? given : at_start) >= enough;
+}
+
+/// Whether the mask of a chain cuts a tile or none: in tiles as wide as high one at the start of
+/// the loop's tiles cuts the first iteration's and one more at most.
+bool cuts_few_tiles(const Function& f, const Schedule& schedule, const TileGuards& guards,
+                    const TanhChain& chain, Surroundings around) {
+  const auto full = guards.range(guards.of(f[chain.mask]));
+  const auto& axes = f[chain.value].type.axes;
+  return full && around.first_side != 0 && !full->begin != !full->end &&
+         (full->end ? 1 : -1) == around.first_side && has_room(schedule) &&
+         f[axes[1]].tile >= f[axes[0]].tile;
+}
+
+bool has_guarded_mask(const Function& f, BlockId block) {
+  return std::ranges::any_of(f[block].ops,
+                             [&](OpId id) { return static_cast<bool>(guard_of(f, f[id])); });
+}
+
+void expand_chain(Function& f, const Schedule& schedule, const TileGuards& guards, BlockId block,
+                  TanhChain chain, Surroundings around) {
+  // Two copies for small ones, so that tiles no mask cuts have one without: worth it in a loop.
+  if (!around.loop) chain.mask = {};
+  if (around.loop && !chain.mask) chain.rounding = {};
+  const bool few = chain.mask && cuts_few_tiles(f, schedule, guards, chain, around);
+  const bool moderate = few || (around.loop && !has_guarded_mask(f, block) && has_room(schedule));
+  const OpId last = f[chain.value].definition;
+  const auto made_here = [&](ValueId value) { return value && made_in(f, block, value); };
+  // The tests stand where the scores are there, the choice where the chain has stood.
+  Builder tests = before(f, block,
+                         made_here(chain.factor) || made_here(chain.times)
+                             ? last
+                             : readers_of(f, block, chain.raw).front());
+  // Results of the special function unit are waited for together, but not those of all elements:
+  // that would want more registers than there are.
+  const TanhByRange tanh(tests, chain, /*fence=*/has_room(schedule) ? 2 : 1);
+  const ValueId full = chain.mask ? guards.of(f[chain.mask]) : ValueId{};
+  ValueId limit = tanh.limit();
+  if (few) limit = tests.where(full, limit, tests.constant(-1, DType::f32));
+  const auto within = [&](Builder& b, ValueId bound) {
+    return b.make({.code = OpCode::all_within, .operands = {chain.raw, bound}}, {DType::i1, {}});
+  };
+  ValueId small = within(tests, limit);
+
+  Builder b = before(f, block, last);
+  const auto nest = [&](Arguments arguments, bool hides, ValueId x) -> Region {
+    return [=, &tanh](Builder& in) { return tanh.build_nest(in, x, arguments, hides); };
+  };
+  const auto moderate_or = [&](ValueId x, bool hides, const Region& otherwise) -> Region {
+    return [=, &within](Builder& in) {
+      constexpr double more = TanhByRange::squares_of_moderate / TanhByRange::squares_of_small;
+      const ValueId bound = in.mul(limit, in.constant(more, DType::f32));
+      return build_if(in, within(in, bound), nest(Arguments::moderate, hides, x), otherwise);
+    };
+  };
+  // The mask with all that it alone reads; its guard is still there for guard_masks.
+  const std::vector<OpId> own =
+      chain.mask ? ops_of_mask(f, block, chain.mask) : std::vector<OpId>{};
+  const auto build_mask = [&](Builder& in) {
+    OpCopier copier(f);
+    for (OpId id : own) copier.copy(in, id);
+    return f[copier.copy(in, chain.mask)].results[0];
+  };
+  Region by_polynomial = nest(Arguments::small, !chain.mask, chain.mask ? chain.raw : chain.from);
+  Region otherwise = nest(Arguments::any, true, chain.from);
+  if (few) {
+    otherwise = moderate_or(chain.raw, false, [&](Builder& in) {
+      return tanh.build_nest(in, build_mask(in), Arguments::any, true);
+    });
+  } else if (chain.mask) {
+    otherwise = [&, small](Builder& in) {
+      const ValueId x = build_mask(in);
+      return build_if(in, small, nest(Arguments::small, true, x), nest(Arguments::any, true, x));
+    };
+    small = b.elementwise(OpCode::logical_and, {small, full});
+  } else if (moderate) {
+    otherwise = moderate_or(chain.from, true, otherwise);
+  }
+  const std::vector<ValueId> made = build_if(b, small, by_polynomial, otherwise);
+
+  std::vector<ValueId> results{chain.value};
+  const bool apart = chain.rounding && chain.rounding->apart;
+  if (chain.sum && (!chain.rounding || apart)) results.push_back(f[chain.sum].results[0]);
+  if (chain.rounding) results.push_back(f[chain.rounding->chosen].results[0]);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    std::erase(f[block].ops, f[results[i]].definition);
+    take_place(f, results[i], made[i]);
+  }
+  remove_dead_ops(f);  // what else the chain is made of, before others look at the block
+}
+
+void expand_in(Function& f, const Schedule& schedule, const TileGuards& guards, BlockId block,
+               Surroundings around) {
+  for (OpId id : std::vector(f[block].ops)) {
+    const Op op = f[id];
+    for (const BlockId region : Regions(op))
+      expand_in(f, schedule, guards, region, surroundings(f, block, op));
+  }
+  for (const TanhChain& chain : tanh_chains(f, block, guards))
+    expand_chain(f, schedule, guards, block, chain, around);
+}
 
 }  // namespace
 
 void expand_tanh(Function& f, const PassContext& context) {
-  TanhExpansion(f, context.schedule).run();
+  expand_in(f, context.schedule, TileGuards(f), f.body, {});
 }
 
 }  // namespace flashcore

@@ -35,13 +35,16 @@ namespace {
 using namespace ir;
 
 /// What becomes of a value as the reference grows by D: it is multiplied by E, exp2(-slope D), so
-/// many times, or gets so many D added.
+/// many times, or gets so many D added, a NaN where that is not known.
 struct Change {
   int times = 0;
   double plus = 0;
+  [[nodiscard]] bool known() const { return !std::isnan(plus); }
+  /// Of what is at most multiplied.
+  [[nodiscard]] Change scaled() const { return plus == 0 ? *this : Change{0, NAN}; }
   bool operator==(const Change&) const = default;
 };
-using Known = std::optional<Change>;
+constexpr Change unknown{0, NAN};
 
 class ReferenceChange {
  public:
@@ -63,31 +66,28 @@ class ReferenceChange {
       const bool changes = any_use(op, [&](ValueId v) { return !same(v); });
       if (op.body) return !changes && holds(f_[op.body].ops);
       if (op.results.size() != 1) return !changes;
-      const Known known = changes ? derive(op) : Change{};
-      changes_[op.results[0]] = known;
+      changes_[op.results[0]] = changes ? derive(op) : Change{};
       return true;
     });
   }
 
  private:
-  [[nodiscard]] Known of(ValueId value) const {
+  [[nodiscard]] Change of(ValueId value) const {
     const auto found = changes_.find(value);
     return found == changes_.end() ? Change{} : found->second;
   }
   [[nodiscard]] bool same(ValueId value) const { return of(value) == Change{}; }
 
-  [[nodiscard]] Known derive(const Op& op) const {
+  [[nodiscard]] Change derive(const Op& op) const {
     const auto operand = [&](std::size_t i) { return of(op.operands[i]); };
     switch (op.code) {
       case OpCode::transpose:
       case OpCode::reduce_sum:
-        return scaled(operand(0));
+        return operand(0).scaled();
       case OpCode::cast:
-        return is_half(f_[op.results[0]].type.dtype) ? std::nullopt : operand(0);
-      case OpCode::neg: {
-        const Known a = operand(0);
-        return a ? Known({a->times, -a->plus}) : a;
-      }
+        return is_half(f_[op.results[0]].type.dtype) ? unknown : operand(0);
+      case OpCode::neg:
+        return {operand(0).times, -operand(0).plus};
       case OpCode::add:
         return sum(operand(0), operand(1), 1);
       case OpCode::sub:
@@ -97,23 +97,22 @@ class ReferenceChange {
       case OpCode::fma:
         return sum(product(op.operands[0], op.operands[1]), operand(2), 1);
       case OpCode::dot: {
-        const Known made = product(op.operands[0], op.operands[1]);
+        const Change made = product(op.operands[0], op.operands[1]);
         return op.operands.size() == 3 ? sum(made, operand(2), 1) : made;
       }
       case OpCode::div:
         return product(op.operands[0], op.operands[1], -1);
       case OpCode::reciprocal: {
-        const Known a = scaled(operand(0));
-        return a ? Known({-a->times, 0}) : a;
+        const Change a = operand(0).scaled();
+        return {-a.times, a.plus};
       }
       case OpCode::log2:
       case OpCode::log: {
-        const Known a = scaled(operand(0));
-        if (!a) return a;
+        const Change a = operand(0).scaled();
         const double units = base_two_ == (op.code == OpCode::log2) ? 1
                              : base_two_                            ? std::numbers::ln2
                                                                     : std::numbers::log2e;
-        return Change{0, -slope_ * units * a->times};
+        return {0, a.plus - slope_ * units * a.times};
       }
       case OpCode::exp2:
       case OpCode::exp:
@@ -121,63 +120,57 @@ class ReferenceChange {
       case OpCode::where:
         return choice(op);
       default:
-        return is_comparison(op.code) ? comparison(op) : std::nullopt;
+        return is_comparison(op.code) ? comparison(op) : unknown;
     }
   }
 
-  [[nodiscard]] Known comparison(const Op& op) const {
+  [[nodiscard]] Change comparison(const Op& op) const {
     for (const std::size_t i : {0, 1}) {
-      const Known side = of(op.operands[i]);
+      const Change side = of(op.operands[i]);
       const ValueId other = op.operands[1 - i];
       // E is above zero, and so turns no sign. What was subtracted is finite whatever it is.
-      if ((scaled(side) && is(other, 0)) || (side && is_infinite(other))) return Change{};
+      if (is(other, 0) ? side.scaled().known() : side.known() && is_infinite(other)) return {};
     }
-    return std::nullopt;
+    return unknown;
   }
 
-  [[nodiscard]] static Known scaled(const Known& a) { return a && a->plus == 0 ? a : std::nullopt; }
-
-  [[nodiscard]] static Known sum(const Known& a, const Known& b, int sign) {
-    if (!a || !b || a->times != b->times) return std::nullopt;
+  [[nodiscard]] static Change sum(const Change& a, const Change& b, int sign) {
+    if (a.times != b.times) return unknown;
     // A number of D that is all but nothing is what rounding of the constants left.
-    const double plus = a->plus + sign * b->plus,
-                 least = 1e-6 * std::max(std::abs(a->plus), std::abs(b->plus));
-    return Change{a->times, std::abs(plus) <= least ? 0 : plus};
+    const double plus = a.plus + sign * b.plus,
+                 least = 1e-6 * std::max(std::abs(a.plus), std::abs(b.plus));
+    return {a.times, std::abs(plus) <= least ? 0 : plus};
   }
 
-  [[nodiscard]] Known product(ValueId a, ValueId b, int sign = 1) const {
-    const Known x = of(a), y = of(b);
-    if (!x || !y) return std::nullopt;
-    if (x->plus == 0 && y->plus == 0) return Change{x->times + sign * y->times, 0};
+  [[nodiscard]] Change product(ValueId a, ValueId b, int sign = 1) const {
+    const Change x = of(a), y = of(b);
+    if (x.plus == 0 && y.plus == 0) return {x.times + sign * y.times, 0};
     const double *left = constant_of(f_, a), *right = constant_of(f_, b);
-    if (x->times != 0 || y->times != 0) return std::nullopt;
-    if (right && *right != 0) return Change{0, sign > 0 ? x->plus * *right : x->plus / *right};
-    if (left && sign > 0) return Change{0, y->plus * *left};
-    return std::nullopt;
+    if (x.times != 0 || y.times != 0) return unknown;
+    if (right && *right != 0) return {0, sign > 0 ? x.plus * *right : x.plus / *right};
+    return left && sign > 0 ? Change{0, y.plus * *left} : unknown;
   }
 
   /// exp2(a + s D) is E so many times, if that is a whole number.
-  [[nodiscard]] Known raised(const Op& op) const {
-    const Known a = of(op.operands[0]);
-    if (!a || a->times != 0 || base_two_ != (op.code == OpCode::exp2)) return std::nullopt;
-    const double times = -a->plus / slope_;
-    if (std::abs(times - std::round(times)) > 1e-6) return std::nullopt;
-    return Change{static_cast<int>(std::lround(times)), 0};
+  [[nodiscard]] Change raised(const Op& op) const {
+    const Change a = of(op.operands[0]);
+    const double times = -a.plus / slope_;
+    const bool whole = std::abs(times - std::round(times)) <= 1e-6;
+    if (!whole || a.times != 0 || base_two_ != (op.code == OpCode::exp2)) return unknown;
+    return {static_cast<int>(std::lround(times)), 0};
   }
 
   /// Zero and infinity stay what they are however often they are multiplied, and infinity whatever
   /// is added.
-  [[nodiscard]] Known choice(const Op& op) const {
-    if (!same(op.operands[0])) return std::nullopt;
-    const Known yes = of(op.operands[1]), no = of(op.operands[2]);
-    if (!yes || !no) return std::nullopt;
-    if (*yes == *no) return yes;
+  [[nodiscard]] Change choice(const Op& op) const {
+    if (!same(op.operands[0])) return unknown;
+    const Change yes = of(op.operands[1]), no = of(op.operands[2]);
+    if (yes == no) return yes;
     const auto stays = [&](ValueId value, const Change& as) {
       return is_infinite(value) || (as.plus == 0 && is(value, 0));
     };
-    if (stays(op.operands[2], *yes)) return yes;
-    if (stays(op.operands[1], *no)) return no;
-    return std::nullopt;
+    if (stays(op.operands[2], yes)) return yes;
+    return stays(op.operands[1], no) ? no : unknown;
   }
 
   [[nodiscard]] bool is(ValueId value, double number) const { return is_number(f_, value, number); }
@@ -189,7 +182,7 @@ class ReferenceChange {
   const bool base_two_;
   const double slope_;
   const ProbeOps probes_;
-  std::map<ValueId, Known> changes_;
+  std::map<ValueId, Change> changes_;
 };
 
 /// The carried sums that are scaled as a carried maximum grows.
@@ -201,12 +194,11 @@ std::vector<std::size_t> sums_following(const CarriedValues& carried, std::size_
 }
 
 /// Whether the outputs are independent of the number that a loop subtracts as its maximum `extreme`.
-/// `carried` is what the loop at `position` carries; all that varies with the maximum follows it with
-/// one slope. Stores of probes are left out: they show what was computed.
+/// `carried` is what the loop at `position` carries; all that varies with the maximum are `sums` that
+/// follow it with one slope. Stores of probes are left out: they show what was computed.
 bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried,
-                       std::size_t extreme) {
+                       const std::vector<std::size_t>& sums, std::size_t extreme) {
   const Op& loop = f[f[f.body].ops[position]];
-  const std::vector<std::size_t> sums = sums_following(carried, extreme);
   const auto is_known = [](const auto& value) { return value.has_value(); };
   if (sums.empty() || !std::ranges::all_of(carried, is_known)) return false;
   const CarriedValue& first = *carried[sums[0]];
@@ -230,9 +222,13 @@ struct Reach {
 };
 constexpr Reach wide{-120, 44}, narrow{-14, 14};
 
-/// The exponentials, inside the loop and behind it, of what depends on its maximum `i`.
-std::vector<const Op*> exponentials_of(const Function& f, const Op& loop, std::size_t i) {
-  const Carried maximum = carried_by(f, loop)[i];
+/// By what an exponent of this base becomes one of two.
+double exponents_of_two(OpCode exponential) {
+  return exponential == OpCode::exp2 ? 1 : std::numbers::log2e;
+}
+
+/// The exponentials, inside the loop and behind it, of what depends on its maximum.
+std::vector<const Op*> exponentials_of(const Function& f, const Carried& maximum) {
   std::set<ValueId> depends{maximum.next, maximum.argument, maximum.result};
   std::vector<const Op*> found;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
@@ -254,51 +250,43 @@ Reach reach_of(const Function& f, const std::vector<const Op*>& exponentials) {
   return any_op(f, f.body, narrows) ? narrow : wide;
 }
 
-/// Whether all exponentials but the factor, which will be one, stay in reach.
-bool keeps_reach(const Function& f, const Op& loop, std::size_t i, ValueId factor,
-                 double reference) {
-  const std::vector<const Op*> exponentials = exponentials_of(f, loop, i);
-  const Reach reach = reach_of(f, exponentials);
-  ValueBounds bounds(f);
-  const Carried maximum = carried_by(f, loop)[i];
-  for (ValueId value : {maximum.next, maximum.result})
-    bounds.assume(value, {reference, reference, false});
-  return std::ranges::all_of(exponentials, [&](const Op* op) {
-    if (op->results[0] == factor) return true;
-    const Bounds exponent = bounds.of(op->operands[0]);
-    const double unit = op->code == OpCode::exp2 ? 1 : std::numbers::log2e, rounding = 1e-3;
-    return exponent.finite() && exponent.high * unit <= reach.most + rounding &&
-           exponent.low * unit >= reach.least - rounding;
-  });
-}
-
 /// The number to subtract instead of the carried maximum `i` of the loop at `position`.
-std::optional<double> reference_for(Function& f, std::size_t position, const CarriedValues& carried,
-                                    std::size_t i) {
+std::optional<double> reference_for(const Function& f, std::size_t position,
+                                    const CarriedValues& carried, std::size_t i) {
   const Op& loop = f[f[f.body].ops[position]];
-  if (!carried[i] || carried[i]->extreme != OpCode::max) return std::nullopt;
+  const std::vector<std::size_t> sums = sums_following(carried, i);
+  const auto starts_at_zero = [&](std::size_t k) { return is_number(f, initial_of(loop, k), 0); };
   // What it starts with takes part in the maximum, and sums that do not start at zero are
   // relative to that.
-  if (!constant_of(f, initial_of(loop, i)) || !is_reference_free(f, position, carried, i))
+  if (!carried[i] || carried[i]->extreme != OpCode::max || !constant_of(f, initial_of(loop, i)) ||
+      !std::ranges::all_of(sums, starts_at_zero) ||
+      !is_reference_free(f, position, carried, sums, i))
     return std::nullopt;
-  const std::vector<std::size_t> sums = sums_following(carried, i);
-  for (const std::size_t k : sums)
-    if (!is_number(f, initial_of(loop, k), 0)) return std::nullopt;
   const CarriedValue& sum = *carried[sums.back()];
   const Carried maximum = carried_by(f, loop)[i];
   const Op& grown = *f.definition(maximum.next);
-  const std::size_t other = grown.operands[0] == maximum.argument ? 1 : 0;
-  const Bounds bounds = ValueBounds(f).of(grown.operands[other]);
-  if (!bounds.finite()) return std::nullopt;
+  const Bounds scores =
+      ValueBounds(f).of(grown.operands[grown.operands[0] == maximum.argument ? 1 : 0]);
+  if (!scores.finite()) return std::nullopt;
   // Where `slope` times the distance from the reference is the exponent: as near to 0 as the
   // reach allows.
-  const double slope =
-      std::abs(*sum.slope) * (sum.exponential == OpCode::exp2 ? 1 : std::numbers::log2e);
-  const Reach reach = reach_of(f, exponentials_of(f, loop, i));
-  const double least = bounds.high - reach.most / slope, most = bounds.low - reach.least / slope;
+  const double slope = std::abs(*sum.slope) * exponents_of_two(sum.exponential);
+  const std::vector<const Op*> exponentials = exponentials_of(f, maximum);
+  const Reach reach = reach_of(f, exponentials);
+  const double least = scores.high - reach.most / slope, most = scores.low - reach.least / slope;
   if (least > most) return std::nullopt;
   const double reference = std::clamp(0.0, least, most);
-  return keeps_reach(f, loop, i, sum.factor, reference) ? std::optional(reference) : std::nullopt;
+  ValueBounds bounds(f);
+  for (ValueId value : {maximum.next, maximum.result})
+    bounds.assume(value, {reference, reference, false});
+  const auto keeps_reach = [&](const Op* op) {
+    if (op->results[0] == sum.factor) return true;  // it will be one
+    const Bounds exponent = bounds.of(op->operands[0]);
+    const double unit = exponents_of_two(op->code), rounding = 1e-3;
+    return exponent.finite() && exponent.high * unit <= reach.most + rounding &&
+           exponent.low * unit >= reach.least - rounding;
+  };
+  return std::ranges::all_of(exponentials, keeps_reach) ? std::optional(reference) : std::nullopt;
 }
 
 /// The sum `next` of what is carried, times a factor, and something: without the factor.
@@ -319,8 +307,8 @@ void replace_maximum(Function& f, std::size_t position, const CarriedValues& car
   const ValueId next = last_of(f, body).operands[i];
   const TileType type = f[next].type;
   const std::string name = f[f[loop].results[i]].name;
-  const ValueId constant = Builder(f, f.body, position).constant(reference, type.dtype, type.axes);
-  f[constant].name = name;
+  const ValueId constant =
+      named(f, Builder(f, f.body, position).constant(reference, type.dtype, type.axes), name);
   for (ValueId maximum : {next, f[body].arguments[i + 1], f[loop].results[i]})
     replace_uses(f, maximum, constant);
   drop_carried(f, loop, i);

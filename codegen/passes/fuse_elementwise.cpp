@@ -36,11 +36,6 @@ bool is_elementwise(const Function& f, OpId id) {
          f[op.results[0]].layout.space == Space::registers;
 }
 
-bool same_shape(const Function& f, OpId a, OpId b) {
-  const Value &x = f[f[a].results[0]], &y = f[f[b].results[0]];
-  return x.type.axes == y.type.axes && x.layout == y.layout;
-}
-
 /// A reduction by rows of a value of the group that nothing else reads.
 bool reduces(const Function& f, OpId id, const std::set<ValueId>& made) {
   const Op& op = f[id];
@@ -52,16 +47,19 @@ bool reduces(const Function& f, OpId id, const std::set<ValueId>& made) {
 
 Fusion group_from(const Function& f, const std::vector<OpId>& ops, std::size_t first) {
   Fusion group;
+  const Value& like = f[f[ops[first]].results[0]];
   std::set<ValueId> made;
   std::vector<OpId> others;
   for (std::size_t at = first; at < ops.size(); ++at) {
     const Op& op = f[ops[at]];
     const bool depends =
         std::ranges::any_of(op.operands, [&](ValueId operand) { return made.count(operand) > 0; });
-    const bool joins =
-        is_elementwise(f, ops[at]) ? same_shape(f, ops[at], ops[first]) : reduces(f, ops[at], made);
+    const bool elementwise = is_elementwise(f, ops[at]);
+    const bool joins = elementwise ? f[op.results[0]].type.axes == like.type.axes &&
+                                         f[op.results[0]].layout == like.layout
+                                   : reduces(f, ops[at], made);
     if (!joins) {
-      const bool passes = is_elementwise(f, ops[at]) || kind_of(op.code) == OpKind::source;
+      const bool passes = elementwise || kind_of(op.code) == OpKind::source;
       if (depends || !passes) break;
       others.push_back(ops[at]);
       continue;

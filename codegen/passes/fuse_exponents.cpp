@@ -39,8 +39,12 @@ class ExponentFusion {
   explicit ExponentFusion(Function& f) : f_(f) {}
 
   void run() {
+    // The exponents of elements say which scales are those of a softmax, and what is known of rows.
     for_each_op(f_, f_.body, [&](const Op& op, BlockId) {
-      if (const auto e = find(op); e && is_by_element(*e)) note(*e);
+      const std::optional<Exponent> e = find(op);
+      if (!e || !is_by_element(*e)) return;
+      scales_.insert(e->scale);
+      if (const auto least = least_of_small(*e)) least_.emplace(Key(e->row, e->scale), *least);
     });
     rewrite_all_blocks(f_, [&](Builder& b, OpId id) {
       if (const auto e = find(f_[id]); e && scales_.contains(e->scale)) fuse(b, id, *e);
@@ -102,12 +106,6 @@ class ExponentFusion {
     if (!scale || !bounds.finite() || !e.factors.empty()) return std::nullopt;
     const bool small = bounds.magnitude() * std::abs(*scale) < large_exponent;
     return small ? std::optional(bounds.low) : std::nullopt;
-  }
-
-  /// The exponents of elements say which scales are those of a softmax, and what is known of rows.
-  void note(const Exponent& e) {
-    scales_.insert(e.scale);
-    if (const auto least = least_of_small(e)) least_.emplace(Key(e.row, e.scale), *least);
   }
 
   Reference make_reference(Builder& b, const Exponent& e) const {

@@ -31,12 +31,6 @@ class MaskGuarding {
  public:
   explicit MaskGuarding(Function& f) : f_(f), guards_(f) {}
 
-  void run() {
-    visit(f_.body);
-    remove_dead_ops(f_);
-  }
-
- private:
   void visit(BlockId block) {
     const std::map<ValueId, ValueId> outer = std::exchange(opposites_, {});
     for (OpId id : std::vector(f_[block].ops)) {
@@ -46,6 +40,7 @@ class MaskGuarding {
     opposites_ = outer;
   }
 
+ private:
   void guard(BlockId block, OpId mask) {
     std::vector<OpId> own = ops_of_mask(f_, block, mask);
     const ValueId guard = guards_.of(f_[mask]), from = f_[mask].operands[1];
@@ -61,8 +56,7 @@ class MaskGuarding {
       inner.operands[0] = condition;
       return make_like(in, std::move(inner), {result});
     };
-    const auto see = [&](Builder&) { return std::vector{from}; };
-    take_place(f_, result, build_if(b, cut, hide, see, {result})[0]);
+    take_place(f_, result, build_if(b, cut, hide, region_of({}, {from}), {result})[0]);
     b.remove(mask);
   }
 
@@ -129,8 +123,7 @@ class MaskGuarding {
   /// Lookups of vectors among a mask's ops that wait for nothing made in the block, and what they
   /// are made of. That itself is not read by anything else.
   std::vector<OpId> lookups_in(BlockId block, const std::vector<OpId>& own) const {
-    std::set<ValueId> made_here, wanted, ready;
-    for (OpId id : f_[block].ops) made_here.insert(f_[id].results.begin(), f_[id].results.end());
+    std::set<ValueId> wanted, ready;
     std::vector<OpId> early;
     for (OpId id : own | std::views::reverse) {
       const Op& op = f_[id];
@@ -142,7 +135,7 @@ class MaskGuarding {
     }
     std::erase_if(early, [&](OpId id) {
       const bool waits = std::ranges::any_of(f_[id].operands, [&](ValueId operand) {
-        return made_here.count(operand) && !is_source(f_, operand) && !ready.count(operand);
+        return made_in(f_, block, operand) && !is_source(f_, operand) && !ready.count(operand);
       });
       if (!waits) ready.insert(f_[id].results[0]);
       return waits;
@@ -156,8 +149,7 @@ class MaskGuarding {
     Builder b = before(f_, block, in_front_of);
     ValueId& known = opposites_[guard];
     if (known && position_of(f_, block, f_[known].definition) < b.position()) return known;
-    const ValueId made = guards_.build_opposite(b, guard);
-    f_[made].name = "masked";
+    const ValueId made = named(f_, guards_.build_opposite(b, guard), "masked");
     if (known) replace_uses(f_, known, made);
     return known = made;
   }
@@ -169,6 +161,9 @@ class MaskGuarding {
 
 }  // namespace
 
-void guard_masks(Function& f, const PassContext&) { MaskGuarding(f).run(); }
+void guard_masks(Function& f, const PassContext&) {
+  MaskGuarding(f).visit(f.body);
+  remove_dead_ops(f);
+}
 
 }  // namespace flashcore

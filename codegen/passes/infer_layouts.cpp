@@ -30,7 +30,6 @@ class LayoutInference {
       : f_(f), schedule_(schedule), grid_{schedule.warps_m, schedule.warps_n} {}
 
   void run() {
-    copy_bare_sources(f_);
     place_loads(f_);
     parents_.resize(f_.values.size() * 2);
     std::iota(parents_.begin(), parents_.end(), 0u);
@@ -59,25 +58,24 @@ class LayoutInference {
   [[nodiscard]] bool in_shared(ValueId value) const {
     return f_[value].layout.space == Space::shared;
   }
+  [[nodiscard]] bool is_tile(ValueId value) const { return f_[value].type.axes.size() == 2; }
 
   // ---- nodes
 
   std::optional<std::uint32_t> node(ValueId value, AxisId axis) {
-    if (in_shared(value) || is_source(f_, value)) return std::nullopt;
     const auto& axes = f_[value].type.axes;
-    for (std::uint32_t k = 0; k < axes.size(); ++k)
-      if (axes[k] == axis) return find(value.index * 2 + k);
-    return std::nullopt;
-  }
-  std::uint32_t find(std::uint32_t n) {
+    const auto at = std::ranges::find(axes, axis);
+    if (at == axes.end() || in_shared(value) || is_source(f_, value)) return std::nullopt;
+    auto n = static_cast<std::uint32_t>(value.index * 2 + (at - axes.begin()));
     while (parents_[n] != n) n = parents_[n] = parents_[parents_[n]];
     return n;
   }
+  void join_along(AxisId axis, ValueId a, ValueId b) {
+    const auto na = node(a, axis), nb = node(b, axis);
+    if (na && nb) parents_[*na] = *nb;
+  }
   void join_values(ValueId a, ValueId b) {
-    for (AxisId axis : f_[a].type.axes) {
-      const auto na = node(a, axis), nb = node(b, axis);
-      if (na && nb) parents_[*na] = *nb;
-    }
+    for (AxisId axis : f_[a].type.axes) join_along(axis, a, b);
   }
 
   void join(const Op& op) {
@@ -90,8 +88,10 @@ class LayoutInference {
         if (op.code == OpCode::dot) {
           if (op.operands.size() == 3) join_values(op.operands[2], op.results[0]);
           join_values(op.operands[0], op.results[0]);
-        } else if (op.code == OpCode::combine_partials) {
-          join_rows_of_partials(op);
+        } else if (op.code == OpCode::combine_partials && is_tile(op.results[0])) {
+          // Partials of a tile have whole rows in each warp; their sum may have another layout along
+          // the columns.
+          join_along(f_[op.results[0]].type.axes[0], op.operands[0], op.results[0]);
         } else if (op.code != OpCode::convert) {
           join_values(op.operands[0], op.results[0]);
         }
@@ -113,15 +113,6 @@ class LayoutInference {
     }
   }
 
-  /// Partials of a tile have whole rows in each warp; their sum may have another layout along the
-  /// columns.
-  void join_rows_of_partials(const Op& op) {
-    if (f_[op.results[0]].type.axes.size() != 2) return join_values(op.operands[0], op.results[0]);
-    const AxisId rows = f_[op.results[0]].type.axes[0];
-    const auto from = node(op.operands[0], rows), to = node(op.results[0], rows);
-    if (from && to) parents_[*from] = *to;
-  }
-
   // ---- anchors
 
   void set_anchor(ValueId value, AxisId axis, const AxisLayout& layout, const Location& where) {
@@ -137,15 +128,14 @@ class LayoutInference {
   }
 
   void anchor(const Op& op) {
-    const bool tile = !op.results.empty() && f_[op.results[0]].type.axes.size() == 2;
-    if (op.code == OpCode::combine_partials && tile) {
+    if (op.code == OpCode::combine_partials && is_tile(op.results[0])) {
       const AxisId columns = f_[op.results[0]].type.axes[1];
       set_anchor(op.results[0], columns, accumulator_columns(f_[columns].tile, grid_), op.where);
     }
     if (op.code != OpCode::dot) return;
     const TensorInstruction& instruction = instruction_of(op);
     const AxisId rows = f_[op.results[0]].type.axes[0], columns = f_[op.results[0]].type.axes[1];
-    const AxisId inner = f_[op.operands[0]].type.axes[1];
+    const AxisId inner = inner_axis(f_, op);
     const auto anchor_sum = [&](int row_warps, int row_divisor, int column_warps, int divisor) {
       set_anchor(op.results[0], rows,
                  spread(instruction.sum_rows, f_[rows].tile, row_warps, row_divisor), op.where);
@@ -237,7 +227,7 @@ class LayoutInference {
   void choose_plain(const Op& op) {
     for (ValueId value : op.results) {
       const TileType& type = f_[value].type;
-      if (type.axes.size() != 2) continue;
+      if (!is_tile(value)) continue;
       const auto rows = node(value, type.axes[0]), columns = node(value, type.axes[1]);
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
@@ -290,43 +280,35 @@ class LayoutInference {
       }
       layout.axes.push_back(*anchors_[*n]);
     }
+    const bool opaque = is_tile(value) && layout.axes[0].slots == 16;  // the blocks of a product
     layout.space = is_left_operand(value) ? Space::operand
-                   : is_product(value)    ? Space::opaque
+                   : opaque               ? Space::opaque
                                           : Space::registers;
-  }
-
-  /// A sum in the opaque blocks of a product.
-  [[nodiscard]] bool is_product(ValueId value) const {
-    const Layout& layout = f_[value].layout;
-    return layout.axes.size() == 2 && layout.axes[0].slots == 16;
   }
 
   /// A computed 16-bit tile that only products read, as their left operand.
   [[nodiscard]] bool is_left_operand(ValueId value) const {
-    const auto takes = [](const Op& op, std::size_t k) { return op.code == OpCode::dot && k == 0; };
     const auto reads = [&](const Op& op) { return std::ranges::count(op.operands, value) > 0; };
     return is_half(f_[value].type.dtype) && any_op(f_, f_.body, reads) &&
-           all_readers(f_, f_.body, value, takes);
+           is_only_left_operand(f_, value);
   }
 
   void check_reduction(const Op& op) const {
     const TileType& type = f_[op.operands[0]].type;
-    for (std::size_t k = 0; k < type.axes.size(); ++k) {
-      const int warps = f_[op.operands[0]].layout.axes[k].warps;
-      if (type.axes[k] != op.axis || warps == 1) continue;
-      const std::string& axis = f_[op.axis].name;
-      if (type.axes.size() == 1)
-        throw ScheduleError(
-            {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
-             "one warp computes it, and other operations divide the vector among warps",
-             "warps_m = 1 and warps_n = 1", op.where});
-      // Partials of f32 are combined through shared memory (exchange_partials).
-      if (type.dtype == DType::f32) continue;
+    const int warps = layout_along(f_, op.operands[0], op.axis).warps;
+    if (warps == 1) return;
+    const std::string& axis = f_[op.axis].name;
+    if (type.axes.size() == 1)
       throw ScheduleError(
-          {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
-           "one warp computes it, and this layout divides the tile among warps",
-           "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
-    }
+          {fmt::format("a reduction of {} to a scalar with {} warps along it", axis, warps),
+           "one warp computes it, and other operations divide the vector among warps",
+           "warps_m = 1 and warps_n = 1", op.where});
+    // Partials of f32 are combined through shared memory (exchange_partials).
+    if (type.dtype == DType::f32) return;
+    throw ScheduleError(
+        {fmt::format("a reduction of integers along {} with {} warps along it", axis, warps),
+         "one warp computes it, and this layout divides the tile among warps",
+         "warps_m = 1 and warps_n = 1, or a cast to f32 before it", op.where});
   }
 
   void check(const Op& op) const {

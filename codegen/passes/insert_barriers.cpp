@@ -32,17 +32,6 @@ class BarrierPlacer {
   BarrierPlacer(Function& f, const std::set<BufferId>& asynchronous)
       : f_(f), asynchronous_(asynchronous), state_(f.buffers.size()) {}
 
-  void run() { walk(f_.body); }
-
- private:
-  struct State {
-    bool read = false;     ///< some thread has read it since the last barrier
-    bool written = false;  ///< some thread has written it, or its copies have completed, since then
-    bool in_flight = false;  ///< copies have been issued and not waited for
-
-    bool operator==(const State&) const = default;
-  };
-
   void walk(BlockId block) {
     rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       const Op op = f_[id];
@@ -57,18 +46,27 @@ class BarrierPlacer {
       const SharedUse use = shared_use(f_, op);
       if (needs_barrier(use)) {
         meet();
-        if (places_) b.append({.code = OpCode::barrier}, {});
+        if (places_) b.append({.code = OpCode::barrier});
       }
       note(use);
       if (places_ && op.code == OpCode::convert && asynchronous_.count(op.buffer)) {
         b.go_behind(id);
-        b.append({.code = OpCode::fence_async}, {});
+        b.append({.code = OpCode::fence_async});
       }
       if (op.code != OpCode::loop) return;
       walk_loop(op.body);
       note(use);  // every iteration asks for the next tile
     });
   }
+
+ private:
+  struct State {
+    bool read = false;     ///< some thread has read it since the last barrier
+    bool written = false;  ///< some thread has written it, or its copies have completed, since then
+    bool in_flight = false;  ///< copies have been issued and not waited for
+
+    bool operator==(const State&) const = default;
+  };
 
   void walk_loop(BlockId region) {
     const std::vector<State> before = state_;
@@ -132,7 +130,7 @@ class BarrierPlacer {
 
 void insert_barriers(Function& f, const PassContext&) {
   const std::set<BufferId> asynchronous = read_asynchronously(f);
-  BarrierPlacer(f, asynchronous).run();
+  BarrierPlacer(f, asynchronous).walk(f.body);
   for (OpId role : roles_of(f)) order_role(f, role, asynchronous);
 }
 

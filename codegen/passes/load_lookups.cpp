@@ -58,15 +58,14 @@ void load_tile(Function& f, BlockId loop, OpId gather) {
   std::vector<Coordinate> coordinates;
   for (const ValueId index : lookup.operands) coordinates.push_back({.value = index});
   Builder b = before(f, loop, gather);
-  const ValueId tile = b.load(lookup.tensor, coordinates);
-  f[tile].name = f[lookup.tensor].name + "_tile";
+  const ValueId tile =
+      named(f, b.load(lookup.tensor, coordinates), f[lookup.tensor].name + "_tile");
   Op read{.code = OpCode::convert, .operands = {tile}, .results = lookup.results};
   read.where = lookup.where;
   if (f[tile].type != f[lookup.results[0]].type) {
     const ValueId elements = b.make({.code = OpCode::convert, .operands = {tile}}, f[tile].type);
-    f[elements].name = f[lookup.tensor].name;
     read.code = OpCode::cast;
-    read.operands = {elements};
+    read.operands = {named(f, elements, f[lookup.tensor].name)};
   }
   f[gather] = std::move(read);
 }

@@ -23,10 +23,8 @@ ValueId LoopTiles::scanned_behind(Builder& b, ValueId tile) const {
 ValueId LoopTiles::behind(Builder& b, ValueId tile, int iterations) const {
   if (!scan)
     return b.elementwise(descending ? OpCode::sub : OpCode::add, {tile, b.integer(iterations)});
-  for (int step = 0; step < iterations; ++step) {
-    tile = scanned_behind(b, tile);
-    b.function()[tile].name = "next_tile";
-  }
+  for (int step = 0; step < iterations; ++step)
+    tile = named(b.function(), scanned_behind(b, tile), "next_tile");
   return tile;
 }
 
@@ -50,7 +48,7 @@ FirstTile first_tile_of(Builder& b, const Op& loop) {
 }
 
 void enter_tile(Builder& b, const Op& loop, ValueId tile) {
-  b.append({.code = OpCode::enter, .operands = {tile}, .axis = loop.axis}, {});
+  b.append({.code = OpCode::enter, .operands = {tile}, .axis = loop.axis});
 }
 
 Op loop_behind_first(Builder& b, Op loop, ValueId tile) {

@@ -16,9 +16,6 @@ namespace {
 
 using namespace ir;
 
-/// The axis that a dot sums over.
-AxisId inner_axis(const Function& f, const Op& dot) { return f[dot.operands[0]].type.axes[1]; }
-
 /// The number that contributes nothing to what `op` does along `axis`, if the op combines along it.
 std::optional<double> neutral_for(const Function& f, const Op& op, AxisId axis) {
   if ((op.code == OpCode::dot ? inner_axis(f, op) : op.axis) != axis) return std::nullopt;
@@ -57,9 +54,7 @@ ValueId mask_value(Builder& b, ValueId value, AxisId axis, double neutral) {
   } else {
     fill = b.constant(neutral, f[value].type.dtype);
   }
-  const ValueId masked = b.where(inside, seen, fill);
-  f[masked].name = f[value].name;
-  return masked;
+  return named(f, b.where(inside, seen, fill), f[value].name);
 }
 
 /// The cast that an operand is a transpose of, in the same block; else null.

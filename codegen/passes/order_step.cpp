@@ -57,8 +57,9 @@ class StepOrder {
       if (stage_here(made_by) == stage_of(id)) add_edge(made_by, id);
       // What is read of a stage in front lies where the next iteration's is put.
       const OpId put_by = f_[operand_root(f_, v).value].definition;
-      if (const auto stage = stage_here(put_by);
-          stage && *stage < stage_of(id) && takes_room(put_by))
+      const std::optional<int> stage = stage_here(put_by);
+      if (stage && *stage < stage_of(id) && f_[put_by].code != OpCode::wait &&
+          !f_[f_[put_by].results[0]].type.is_scalar())
         add_edge(id, put_by);
       for (const Carried& carried : carried_) {
         const OpId next = f_[carried.next].definition;
@@ -66,22 +67,16 @@ class StepOrder {
       }
     });
     if (!keeps_place(f_[id])) return;
-    for (OpId other : ops_)
-      if (other != id && position_[other] < position_[id] && keeps_place(f_[other]) &&
-          stage_of(other) == stage_of(id))
-        add_edge(other, id);
+    for (OpId other : ops_) {
+      if (other == id) break;
+      if (keeps_place(f_[other]) && stage_of(other) == stage_of(id)) add_edge(other, id);
+    }
   }
 
-  [[nodiscard]] bool takes_room(OpId id) const {
-    return f_[id].code != OpCode::wait && !f_[f_[id].results[0]].type.is_scalar();
-  }
   [[nodiscard]] static bool keeps_place(const Op& op) {
     return (kind_of(op.code) == OpKind::memory && op.code != OpCode::wait) ||
            kind_of(op.code) == OpKind::sync;
   }
-
-  /// A load from a tensor takes as long as a product.
-  [[nodiscard]] bool is_load(OpId id) const { return f_[id].code == OpCode::load; }
 
   // Issue.
 
@@ -102,18 +97,16 @@ class StepOrder {
 
   /// Whether an op, or something that it needs, waits for a product.
   [[nodiscard]] bool waits(OpId id) {
-    const auto known = waits_.find(id);
-    if (known != waits_.end()) return known->second;
-    return waits_[id] = !products_[id].empty() ||
-                        std::ranges::any_of(plain_[id], [&](OpId needed) { return waits(needed); });
+    return remembered(waits_, id, [&] {
+      return !products_[id].empty() ||
+             std::ranges::any_of(plain_[id], [&](OpId needed) { return waits(needed); });
+    });
   }
 
   /// The waits for slots, and views of them, directly in front of the product.
   void place_needed(OpId id, bool views) {
-    std::vector<OpId> needed(plain_[id].begin(), plain_[id].end());
-    std::ranges::sort(needed, {}, [&](OpId op) { return position_[op]; });
-    for (OpId op : needed) {
-      if (placed_.count(op)) continue;
+    for (OpId op : ops_) {
+      if (!plain_[id].count(op) || placed_.count(op)) continue;
       const bool is_view = f_[op].code == OpCode::wait || f_[op].code == OpCode::transpose;
       if (is_view && !views) continue;
       place_needed(op, true);
@@ -133,18 +126,20 @@ class StepOrder {
   /// of one stage after the other.
   bool place_next() {
     using Rank = std::tuple<bool, int, int>;
-    constexpr Rank none{true, std::numeric_limits<int>::max(), 0};
-    Rank best = none;
+    Rank best{true, std::numeric_limits<int>::max(), 0};
     OpId next;
     const auto offer = [&](OpId id, const Rank& rank) {
       if (rank < best) std::tie(best, next) = std::tuple(rank, id);
     };
-    for (OpId id : ops_)
+    for (OpId id : ops_) {
+      // A load from a tensor takes as long as a product.
+      const bool takes_long = is_product(id) || f_[id].code == OpCode::load;
       if (!placed_.count(id) && missing(id).empty() && comes_next(id))
-        offer(id, {!is_product(id) && !is_load(id), stage_of(id), 2 * position_[id]});
+        offer(id, {!takes_long, stage_of(id), 2 * position_[id]});
+    }
     for (OpId id : issued_)
       if (!finished_.count(id)) offer(id, {true, stage_of(id), rank_of_wait(id)});
-    if (best == none) return false;
+    if (!next) return false;
     if (placed_.count(next))
       wait_for(next);
     else

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -71,7 +72,9 @@ class Overlap {
     for (OpId op : std::vector(f_[id].ops)) {
       if (f_[op].code == OpCode::tile_loop) block(f_[op].body);
       if (f_[op].code != OpCode::loop) continue;
-      if (!has_products_to_overlap(f_[op].body)) {
+      const auto products = std::ranges::count_if(
+          f_[f_[op].body].ops, [&](OpId inner) { return is_asynchronous_product(f_[inner]); });
+      if (!schedule_.overlap_products || products < 2) {
         block(f_[op].body);
         continue;
       }
@@ -88,16 +91,15 @@ class Overlap {
       else
         block(loop.body);
     }
-    std::vector<OpId> ops;
-    for (OpId op : std::vector(f_[id].ops)) {
-      ops.push_back(op);
-      if (!is_asynchronous_product(f_[op]) || f_[op].issued) continue;
-      if (next_adds_to_sum(id, op))
-        f_[op].issued = true;
-      else
-        ops.push_back(issue_and_wait(op));
-    }
-    f_[id].ops = std::move(ops);
+    rewrite_ops(f_, id, [&](Builder& b, OpId op) {
+      if (!is_asynchronous_product(f_[op]) || std::exchange(f_[op].issued, true)) return;
+      if (next_adds_to_sum(id, op)) return;
+      const ValueId sum = f_[op].results[0];
+      const OpId wait = wait_products(f_, {sum}, 0);
+      replace_uses(f_, sum, f_[wait].results[0]);
+      b.go_behind(op);
+      b.place(wait);
+    });
   }
 
   /// Whether all that reads a product's sum is another product of the block, which adds to it: the
@@ -108,12 +110,6 @@ class Overlap {
     if (readers.size() != 1 || !is_asynchronous_product(f_[readers[0]])) return false;
     const std::vector<ValueId>& operands = f_[readers[0]].operands;
     return operands.size() == 3 && operands[2] == sum && operands[0] != sum && operands[1] != sum;
-  }
-
-  [[nodiscard]] bool has_products_to_overlap(BlockId body) const {
-    const auto& ops = f_[body].ops;
-    return schedule_.overlap_products &&
-           std::ranges::count_if(ops, [&](OpId id) { return is_asynchronous_product(f_[id]); }) > 1;
   }
 
   // What explain() tells.
@@ -162,14 +158,6 @@ class Overlap {
       if (f_[op].body) count_held_slots(f_[op].body, held);
       if (f_[op].otherwise) count_held_slots(f_[op].otherwise, otherwise);
     }
-  }
-
-  OpId issue_and_wait(OpId dot) {
-    f_[dot].issued = true;
-    const ValueId sum = f_[dot].results[0];
-    const OpId wait = wait_products(f_, {sum}, 0);
-    replace_uses(f_, sum, f_[wait].results[0]);
-    return wait;
   }
 
   Function& f_;

@@ -66,13 +66,6 @@ bool at_most(const Function& f, ValueId value, ValueId bound) {
          std::ranges::any_of(limit->operands,
                              [&](ValueId operand) { return at_most(f, value, operand); });
 }
-bool at_least(const Function& f, ValueId value, ValueId bound) {
-  if (value == bound) return true;
-  const Op* op = f.definition(value);
-  return op && op->code == OpCode::max && std::ranges::any_of(op->operands, [&](ValueId operand) {
-           return at_least(f, operand, bound);
-         });
-}
 
 /// Some tiles of a loop, which are next to each other.
 struct Range {
@@ -107,7 +100,7 @@ class Peeling {
     const ValueId begin = loop_.operands[0], end = loop_.operands[1];
     const auto inside = [&](ValueId value) {
       if (!at_most(f_, value, end)) value = b.min(value, end);
-      if (!at_least(f_, value, begin)) value = b.max(value, begin);
+      if (!at_most(f_, begin, value)) value = b.max(value, begin);
       return value;
     };
     Range full{begin, end, true};
@@ -153,7 +146,7 @@ class Peeling {
     between.end = inside.where(first, between.end, between.begin);
     copy(inside, cut);
     copy(inside, between);
-    inside.append({.code = OpCode::yield, .operands = carried_}, {});
+    inside.append({.code = OpCode::yield, .operands = carried_});
     carried_ = outer;
     put(b, {.code = OpCode::loop, .where = loop_.where, .bounds = 2}, zero, two, inside.block());
   }

@@ -28,6 +28,8 @@
 #include <map>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
@@ -36,6 +38,7 @@
 #include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "dsl/error.h"
 
 namespace flashcore {
 namespace {
@@ -85,7 +88,7 @@ class Pipeliner {
             .buffer = load.buffer};
     issue_positions(f_, copy, load.load, /*as_box=*/false,
                     [&](ValueId value) { return load.loop && made_in(f_, load.loop, value); });
-    b.at(load.load.where).append(std::move(copy), {});
+    b.at(load.load.where).append(std::move(copy));
   }
 
   /// Turns the load itself into the reading of a slot, in place, so that its value stays.
@@ -120,10 +123,10 @@ class Pipeliner {
 
   [[nodiscard]] bool asynchronous() const { return schedule_.copy == CopyInstruction::cp_async; }
   void append_commit(Builder& b) const {
-    if (asynchronous()) b.append({.code = OpCode::commit}, {});
+    if (asynchronous()) b.append({.code = OpCode::commit});
   }
   void append_wait(Builder& b, int pending) const {
-    if (asynchronous()) b.append({.code = OpCode::wait, .pending = pending}, {});
+    if (asynchronous()) b.append({.code = OpCode::wait, .pending = pending});
   }
 
   // ---- loops
@@ -138,7 +141,10 @@ class Pipeliner {
       if (!is_copied(f_, op)) continue;
       for (const Coordinate& c : op.coordinates)
         if (c.value && !is_computed(f_, c) && made_in(f_, loop.body, c.value))
-          refuse_position_of_iteration(f_, op);
+          throw SpecError(
+              {fmt::format("load of {} at a position computed in the loop", f_[op.tensor].name),
+               "copies are issued iterations ahead, when that position is not known yet",
+               "compute it from parallel axes and scalars outside the loop", op.where});
       loads.push_back({op, buffer_for(op, schedule_.stages), loop.body});
     }
     return loads;
@@ -203,13 +209,12 @@ class Pipeliner {
     if (relaying) {
       const ValueId first = tile_after_start(front, plan.tiles, 0);
       append_group(front, legs.front().loads, {first, slot, plan.tiles.exists(front, first)});
-    }
-    keep_operands(front, plan.loop, relaying ? 1 : 0);
-    if (!relaying) {
+    } else {
       Builder top(f_, body, 0);
       append_group(top, plan.loads, {tile, slot});
       append_wait(top, 0);
     }
+    keep_operands(front, plan.loop, relaying ? 1 : 0);
     for (std::size_t leg = legs.size(); relaying && leg-- > 0;) {
       Builder b(f_, body, legs[leg].first_use);
       append_wait(b, 0);
@@ -266,13 +271,11 @@ class Pipeliner {
     return counts_up ? b.add(tiles.begin, b.integer(n)) : tiles.behind(b, tiles.in_front(b), n + 1);
   }
   ValueId tile_ahead(Builder& b, const LoopPlan& plan, int n) {
-    const ValueId next = plan.tiles.behind(b, f_[plan.loop.body].arguments[0], n);
-    f_[next].name = "next_tile";
-    return next;
+    return named(f_, plan.tiles.behind(b, f_[plan.loop.body].arguments[0], n), "next_tile");
   }
 
   /// One slot on or back around the ring; `edge` is the slot that wraps. Two slots just alternate.
-  ValueId step_slot(Builder& b, ValueId slot, int edge, const char* name) const {
+  ValueId step_slot(Builder& b, ValueId slot, int edge, const char* name) {
     const int stages = schedule_.stages;
     ValueId next;
     if (stages == 2) {
@@ -283,8 +286,7 @@ class Pipeliner {
       const ValueId stepped = edge == 0 ? b.sub(slot, one) : b.add(slot, one);
       next = b.where(wraps, b.integer(stages - 1 - edge), stepped);
     }
-    b.function()[next].name = name;
-    return next;
+    return named(f_, next, name);
   }
 
   /// Left operands loaded in front of the loop move into registers once their copies have completed,

@@ -33,13 +33,8 @@ ValueId append_lazy_scaling(Function& f, BlockId target, OpId scaling) {
   const ValueId one = b.elementwise(OpCode::eq, {factor, b.constant(1, DType::f32)});
   f[one].layout = f[factor].layout;
   const ValueId none = b.make({.code = OpCode::all_lanes, .operands = {one}}, {DType::i1, {}});
-  return build_if(
-      b, none, [&](Builder&) { return std::vector{op.operands[1 - k]}; },
-      [&](Builder& in) {
-        in.place(scaling);
-        return std::vector{scaled};
-      },
-      {scaled})[0];
+  const Region keep = region_of({}, {op.operands[1 - k]}), scale = region_of({scaling}, {scaled});
+  return build_if(b, none, keep, scale, {scaled})[0];
 }
 
 /// What the values of the body are called in one iteration.
@@ -95,7 +90,11 @@ class Pipeline {
       const auto add = [&](ValueId v) {
         const bool listed = std::ranges::any_of(
             crossing_, [&](const Crossing& c) { return c.stage == stage && c.value == v; });
-        if (!listed && stages_.crosses(v, stage)) crossing_.push_back({stage, v});
+        // It is handed from the stages in front of this one to it or to those behind it.
+        const auto made = stages_.made.find(v), read = stages_.read.find(v);
+        if (!listed && made != stages_.made.end() && made->second < stage &&
+            read != stages_.read.end() && stage <= read->second)
+          crossing_.push_back({stage, v});
       };
       const auto add_needed = [&](const auto& self, OpId id) -> void {
         for_each_use(f_[id], [&](const ValueId& v) {
@@ -128,7 +127,9 @@ class Pipeline {
         b, tile.exists,
         [&](Builder& in) {
           enter_tile(in, rest, tile.tile);
-          Flight filled{next_iteration(flight, tile.tile)};
+          Flight filled{Iteration(f_)};
+          filled[0].rename(tile_, tile.tile);
+          for (const Carried& c : carried_) filled[0].rename(c.argument, behind(flight, c));
           for (const Iteration& iteration : flight) filled.push_back(iteration);
           take_step(in.block(), 0, filled, false);
           const Op others = loop_behind_first(in, rest, tile.tile);
@@ -181,14 +182,6 @@ class Pipeline {
   }
 
   // One step.
-
-  /// The iteration behind those in flight.
-  Iteration next_iteration(const Flight& flight, ValueId tile) {
-    Iteration next(f_);
-    next.rename(tile_, tile);
-    for (const Carried& c : carried_) next.rename(c.argument, behind(flight, c));
-    return next;
-  }
 
   /// What a carried value is behind the iterations in flight.
   static ValueId behind(const Flight& flight, const Carried& c) {

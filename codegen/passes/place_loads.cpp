@@ -59,6 +59,7 @@ void copy_bare_source(Builder& b, OpId id) {
 }  // namespace
 
 void place_loads(Function& f) {
+  rewrite_all_blocks(f, copy_bare_source);
   rewrite_all_blocks(f, split_mixed_load);
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.code == OpCode::load) {
@@ -69,7 +70,5 @@ void place_loads(Function& f) {
     }
   });
 }
-
-void copy_bare_sources(Function& f) { rewrite_all_blocks(f, copy_bare_source); }
 
 }  // namespace flashcore

@@ -1,4 +1,4 @@
-// The first steps of infer_layouts: which memory space a loaded tile is brought to.
+// The first step of infer_layouts: which memory space a loaded tile is brought to.
 #pragma once
 
 #include "dsl/ir/function.h"
@@ -6,11 +6,9 @@
 namespace flashcore {
 
 /// Brings operands of products and what is converted to shared memory, and everything else to
-/// registers. A load that feeds a product and something else becomes two.
+/// registers. A load that feeds a product and something else becomes two. Positions and constants
+/// take the layout of who reads them; a reduction and a store have none to give, so that what they
+/// read becomes a tile of its own.
 void place_loads(ir::Function& f);
-
-/// Positions and constants take the layout of who reads them. A reduction and a store have none to
-/// give: what they read becomes a tile of its own.
-void copy_bare_sources(ir::Function& f);
 
 }  // namespace flashcore

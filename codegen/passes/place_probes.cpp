@@ -29,21 +29,18 @@ void place_in_block(Function& f, BlockId block, const ProbeOps& probes) {
   f[block].ops = std::move(kept);
 }
 
-void derive_unwritten(Function& f, const Op& loop) {
-  for_each_op(f, loop.body, [&](const Op& op, BlockId) {
-    if (op.code != OpCode::store || !f[op.tensor].unwritten) return;
-    if (const auto number = value_if_skipped(f, loop, op.operands[0]))
-      f[op.tensor].unwritten = number;
-  });
-}
-
 }  // namespace
 
 void place_probes(Function& f, const PassContext&) {
   const ProbeOps probes(f);
   if (!probes.any()) return;
-  for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.body) derive_unwritten(f, op);
+  for_each_op(f, f.body, [&](const Op& loop, BlockId) {
+    if (!loop.body) return;
+    for_each_op(f, loop.body, [&](const Op& op, BlockId) {
+      if (op.code != OpCode::store || !f[op.tensor].unwritten) return;
+      if (const auto number = value_if_skipped(f, loop, op.operands[0]))
+        f[op.tensor].unwritten = number;
+    });
   });
   for (std::size_t i = 0; i < f.blocks.size(); ++i) place_in_block(f, BlockId(i), probes);
 }

@@ -25,94 +25,87 @@ namespace {
 
 using namespace ir;
 
-struct Life {
+/// From the first op that touches a buffer to the last.
+struct Span {
   std::size_t first = SIZE_MAX, last = 0;
   void touch(std::size_t position) {
     first = std::min(first, position);
     last = std::max(last, position);
   }
-  [[nodiscard]] bool overlaps(const Life& other) const {
+  [[nodiscard]] bool overlaps(const Span& other) const {
     return first <= other.last && other.first <= last;
   }
 };
 
-/// The lives of all buffers, in ops of the body and, for what is made and used up in an iteration
-/// of a loop, in ops of the whole program.
-class Lives {
- public:
-  std::vector<Life> outer, exact;
-  std::vector<bool> by_warpgroups;  ///< written in a role
+struct Life {
+  Span outer;  ///< in ops of the body
+  Span
+      exact;  ///< in ops of the whole program, of what is made and used up in an iteration of a loop
+  bool by_warpgroups = false;  ///< written in a role
+  BlockId begins_in;           ///< where the first op is that touches it,
+  bool written_first = false;  ///< and whether that writes all of it
+};
 
-  explicit Lives(const Function& f)
-      : outer(f.buffers.size()),
-        exact(f.buffers.size()),
-        by_warpgroups(f.buffers.size()),
-        f_(f),
-        touched_(f.buffers.size()) {
-    const auto& ops = f[f.body].ops;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
+/// Finds the lives of all buffers.
+class LifeFinder {
+ public:
+  explicit LifeFinder(const Function& f) : f_(f), lives_(f.buffers.size()) {}
+
+  std::vector<Life> run() {
+    for (OpId id : f_[f_.body].ops) {
       const std::size_t first = now_;
       std::set<std::size_t> whole;
-      top_ = i;
-      walk(f[ops[i]], f.body, whole);
-      for (std::size_t buffer : whole) {
-        exact[buffer].touch(first);
-        exact[buffer].touch(now_ - 1);
-      }
+      walk(f_[id], f_.body, whole);
+      for (std::size_t buffer : whole)
+        for (std::size_t end : {first, now_ - 1}) lives_[buffer].exact.touch(end);
+      ++top_;
     }
+    return std::move(lives_);
   }
 
  private:
   /// `whole` collects the buffers that a loop's iterations may hand on.
   void walk(const Op& op, BlockId block, std::set<std::size_t>& whole) {
     const SharedUse use = shared_use(f_, op);
+    const bool converts = op.code == OpCode::convert;
+    // What the engine stores it may still read when the block has gone on to its next tile.
+    const bool stays =
+        op.accumulation != Accumulation::none || (in_tiles_ && op.code == OpCode::store);
     for (const auto* list : {&use.reads, &use.writes, &use.async_writes})
       for (BufferId id : *list) {
-        outer[id.index].touch(top_);
-        exact[id.index].touch(now_);
-        Touched& touched = touched_[id.index];
-        if (!touched.block) touched = {block, op.code == OpCode::convert && list == &use.writes};
-        if (in_role_ && op.code == OpCode::convert) by_warpgroups[id.index] = true;
-        // What the engine stores it may still read when the block has gone on to its next tile.
-        const bool stays =
-            op.accumulation != Accumulation::none || (in_tiles_ && op.code == OpCode::store);
-        const bool in_iteration = touched.written_first && touched.block == block && !stays;
+        Life& life = lives_[id.index];
+        life.outer.touch(top_);
+        life.exact.touch(now_);
+        if (!life.begins_in) life.written_first = converts && list == &use.writes;
+        if (!life.begins_in) life.begins_in = block;
+        life.by_warpgroups = life.by_warpgroups || (in_role_ && converts);
+        const bool in_iteration = life.written_first && life.begins_in == block && !stays;
         if (block != f_.body && !in_iteration) whole.insert(id.index);
       }
     ++now_;
-    in_role_ = in_role_ || op.code == OpCode::role;
-    const bool around = std::exchange(in_tiles_, in_tiles_ || op.code == OpCode::tile_loop);
+    const bool role = std::exchange(in_role_, in_role_ || op.code == OpCode::role);
+    const bool tiles = std::exchange(in_tiles_, in_tiles_ || op.code == OpCode::tile_loop);
     for (const BlockId region : Regions(op))
       for (OpId inner : f_[region].ops) walk(f_[inner], region, whole);
-    in_role_ = in_role_ && op.code != OpCode::role;
-    in_tiles_ = around;
+    in_role_ = role;
+    in_tiles_ = tiles;
   }
 
-  struct Touched {
-    BlockId block;
-    bool written_first = false;
-  };
-
   const Function& f_;
-  std::vector<Touched> touched_;
+  std::vector<Life> lives_;
   std::size_t now_ = 0, top_ = 0;
   bool in_role_ = false, in_tiles_ = false;
 };
 
-/// Whether each row of one tile has the address of the same row of another, if both begin at one.
-bool rows_coincide(const Buffer& a, const Buffer& b) {
-  return a.dtype == b.dtype && a.rows == b.rows && same_panels(a, b);
-}
-
 }  // namespace
 
 void plan_shared_memory(Function& f, const PassContext& context) {
-  const Lives lives(f);
+  const std::vector<Life> lives = LifeFinder(f).run();
 
   std::vector<std::size_t> order(f.buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const Life &one = lives.outer[a], &other = lives.outer[b];
+    const Span &one = lives[a].outer, &other = lives[b].outer;
     return one.last - one.first > other.last - other.first;
   });
   int total = 0;
@@ -125,9 +118,12 @@ void plan_shared_memory(Function& f, const PassContext& context) {
       moved = false;
       for (std::size_t other : placed) {
         const Buffer& taken = f.buffers[other];
+        // Each row of one tile has the address of the same row of the other, if both begin at one.
+        const bool rows_coincide =
+            buffer.dtype == taken.dtype && buffer.rows == taken.rows && same_panels(buffer, taken);
         const bool shared_out =
-            lives.by_warpgroups[i] && lives.by_warpgroups[other] && !rows_coincide(buffer, taken);
-        if (!lives.exact[i].overlaps(lives.exact[other]) && !shared_out) continue;
+            lives[i].by_warpgroups && lives[other].by_warpgroups && !rows_coincide;
+        if (!lives[i].exact.overlaps(lives[other].exact) && !shared_out) continue;
         if (overlap(buffer, taken)) {
           buffer.offset = whole_periods(taken.offset + taken.bytes());
           moved = true;
@@ -141,12 +137,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   for (Buffer& buffer : f.buffers)
     if (buffer.over) buffer.offset = f[buffer.over].offset;
   const RingBarriers barriers = ring_barriers(f, total);
-  for (const auto& [ring, place] : barriers.of) {
-    f[ring].full = place.full;
-    f[ring].empty = place.empty;
-    f[ring].releases = place.releases;
-    if (f[ring].holds_scalars()) f[ring].offset = place.behind;
-  }
+  for (const auto& [id, ring] : barriers.rings) f[id] = ring;
   total = barriers.end;
 
   const int limit = context.shared_limit();

@@ -15,6 +15,7 @@
 //
 // The tile that a channel gets next is carried through loops and conditions. It moves on while
 // products are in flight, since among scanned tiles that takes a while.
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -24,7 +25,6 @@
 #include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/ir/builder.h"
 
 namespace flashcore {
 namespace {
@@ -38,15 +38,14 @@ class Refills {
  public:
   Refills(Function& f, OpId loop, ValueId first) : f_(f), loop_(f[loop]), first_(first) {
     for (OpId id : f[loop_.body].ops)
-      if (f[id].code == OpCode::issue) fills_.push_back(id);
+      if (f[id].code == OpCode::issue) fills_[f[id].buffer] = id;
   }
 
   /// Puts the first fills in the place of the loop in the role's `block`, and the others behind it.
   void run(BlockId block, OpId loop) {
     Builder b = before(f_, block, loop);
     b.remove(loop);
-    States states(fills_.size());
-    fill_all_slots(b, states);
+    States states = fill_all_slots(b);
     walk(block, b.position(), states, {});
   }
 
@@ -57,19 +56,21 @@ class Refills {
     ValueId next, fills;
     bool awaited = false;
   };
-  using States = std::vector<State>;
+  using States = std::map<BufferId, State>;
+  using Rings = std::set<BufferId>;
 
-  void fill_all_slots(Builder& b, States& states) {
+  States fill_all_slots(Builder& b) {
     tiles_ = LoopTiles(b, loop_);
     const std::vector<ValueId> starts(fills_.size(), tiles_.in_front(b));
-    const int stages = f_[f_[fills_[0]].buffer].stages;
-    const std::vector<ValueId> next = build_if(
-        b, first_,
-        [&](Builder& in) {
-          return stages == 1 ? fill_each(in, starts, {}) : fill_slots_of_all(in, starts, stages);
-        },
-        [&](Builder&) { return starts; });
-    for (std::size_t i = 0; i < fills_.size(); ++i) states[i].next = named(next[i], i);
+    const int stages = f_[fills_.begin()->first].stages;
+    const auto fill_all = [&](Builder& in) {
+      return stages == 1 ? fill_each(in, starts, {}) : fill_slots_of_all(in, starts, stages);
+    };
+    const std::vector<ValueId> next = build_if(b, first_, fill_all, region_of({}, starts));
+    States states;
+    auto tile = next.begin();
+    for (const auto& [ring, fill] : fills_) states[ring].next = name_next(*tile++, ring);
+    return states;
   }
 
   std::vector<ValueId> fill_slots_of_all(Builder& b, const std::vector<ValueId>& starts,
@@ -78,58 +79,60 @@ class Refills {
     const BlockId body = f_.add_block();
     const ValueId slot = f_.add_argument(body, integer, "slot");
     const OpId id =
-        b.append({.code = OpCode::loop, .operands = {none, all}, .body = body, .bounds = 2}, {});
+        b.append({.code = OpCode::loop, .operands = {none, all}, .body = body, .bounds = 2});
     std::vector<ValueId> tiles;
-    for (std::size_t i = 0; i < starts.size(); ++i)
-      tiles.push_back(add_carried(f_, id, starts[i], name_of_next(i)));
+    for (const auto& [ring, fill] : fills_)
+      tiles.push_back(add_carried(f_, id, starts[tiles.size()], name_of_next(ring)));
     Builder inside(f_, body);
     const std::vector<ValueId> next = fill_each(inside, tiles, slot);
-    inside.append({.code = OpCode::yield, .operands = next}, {});
+    inside.append({.code = OpCode::yield, .operands = next});
     return f_[id].results;
   }
 
   /// Fills a slot of every ring with the tile behind the one given.
   std::vector<ValueId> fill_each(Builder& b, std::vector<ValueId> tiles, ValueId slot) {
-    for (std::size_t i = 0; i < tiles.size(); ++i) {
-      tiles[i] = named(tiles_.behind(b, tiles[i]), i);
-      append_load(b, i, tiles_.exists(b, tiles[i]), tiles[i], slot);
+    auto tile = tiles.begin();
+    for (const auto& [ring, fill] : fills_) {
+      *tile = name_next(tiles_.behind(b, *tile), ring);
+      append_load(b, ring, tiles_.exists(b, *tile), *tile, slot);
+      ++tile;
     }
     return tiles;
   }
 
-  void append_load(Builder& b, std::size_t ring, ValueId when, ValueId tile, ValueId slot) {
+  void append_load(Builder& b, BufferId ring, ValueId when, ValueId tile, ValueId slot) {
     build_if(b, when, [&](Builder& in) -> std::vector<ValueId> {
       enter_tile(in, loop_, tile);
-      Op fill = f_[fills_[ring]];
+      Op fill = f_[fills_.at(ring)];
       if (fill.body) fill.body = OpCopier(f_).copy_region(fill.body);
       if (slot) fill.operands = {slot};
-      in.append(std::move(fill), {});
+      in.append(std::move(fill));
       return {};
     });
   }
 
   // From release to release. `behind` are the rings that are released behind the block as well.
 
-  void walk(BlockId block, std::size_t from, States& states, const std::set<std::size_t>& behind) {
+  void walk(BlockId block, std::size_t from, States& states, const Rings& behind) {
     const auto visit = [&](Builder& b, OpId id) {
       switch (f_[id].code) {
         case OpCode::wait:
-          if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
-            states[ring].awaited = true;
+          if (const auto ring = states.find(f_[id].buffer); ring != states.end())
+            ring->second.awaited = true;
           break;
         case OpCode::wait_products:
-          for (std::size_t ring = 0; ring < fills_.size(); ++ring)
-            if (states[ring].awaited) advance(b, ring, states[ring]);
+          for (auto& [ring, state] : states)
+            if (state.awaited) advance(b, ring, state);
           break;
         case OpCode::release:
-          if (const std::size_t ring = ring_of(f_[id]); ring < fills_.size())
-            refill(b, ring, states[ring]);
+          if (const auto ring = states.find(f_[id].buffer); ring != states.end())
+            refill(b, ring->first, ring->second);
           break;
         case OpCode::loop:
           through_loop(id, states);
           break;
         case OpCode::if_: {
-          std::set<std::size_t> needed = behind;
+          Rings needed = behind;
           for (std::size_t k = b.position() + 1; k < f_[block].ops.size(); ++k)
             needed.merge(released_in(f_[block].ops[k]));
           through_condition(id, states, needed);
@@ -143,83 +146,72 @@ class Refills {
   }
 
   /// The tile that a ring gets next.
-  void advance(Builder& b, std::size_t ring, State& state) {
-    const ValueId next = build_if(
-        b, first_, [&](Builder& in) { return std::vector{tiles_.behind(in, state.next)}; },
-        [&](Builder&) { return std::vector{state.next}; })[0];
-    state.next = named(next, ring);
+  void advance(Builder& b, BufferId ring, State& state) {
+    const auto move_on = [&](Builder& in) { return std::vector{tiles_.behind(in, state.next)}; };
+    const ValueId next = build_if(b, first_, move_on, region_of({}, {state.next}))[0];
+    state.next = name_next(next, ring);
     state.fills = b.elementwise(OpCode::logical_and, {first_, tiles_.exists(b, state.next)});
     state.awaited = false;
   }
 
-  void refill(Builder& b, std::size_t ring, State& state) {
+  void refill(Builder& b, BufferId ring, State& state) {
     if (state.awaited) advance(b, ring, state);
     append_load(b, ring, std::exchange(state.fills, {}), state.next, {});
   }
 
   void through_loop(OpId id, States& states) {
-    const std::set<std::size_t> released = released_in(id);
+    const Rings released = released_in(id);
     States inside = states;
-    for (std::size_t ring : released)
+    for (const BufferId ring : released)
       inside[ring].next = add_carried(f_, id, states[ring].next, name_of_next(ring));
     walk(f_[id].body, 0, inside, released);
     std::size_t result = f_[id].results.size() - released.size();
-    for (std::size_t ring : released) {
+    for (const BufferId ring : released) {
       last_of(f_, f_[id].body).operands.push_back(inside[ring].next);
       states[ring] = {f_[id].results[result++], {}};
     }
   }
 
-  void through_condition(OpId id, States& states, const std::set<std::size_t>& needed) {
-    const std::set<std::size_t> released = released_in(id);
+  void through_condition(OpId id, States& states, const Rings& needed) {
+    const Rings released = released_in(id);
     if (released.empty()) return;
     if (!f_[id].otherwise) f_[id].otherwise = build_region(Builder(f_, {}), region_of({}));
     const States before = states;
     for (const BlockId region : Regions(f_[id])) {
       States inside = before;
       walk(region, 0, inside, needed);
-      for (std::size_t ring : released)
+      for (const BufferId ring : released)
         if (needed.count(ring)) last_of(f_, region).operands.push_back(inside[ring].next);
     }
-    for (std::size_t ring : released) {
+    for (const BufferId ring : released) {
       if (!needed.count(ring)) continue;
-      const ValueId after = named(f_.add_value(integer), ring);
+      const ValueId after = name_next(f_.add_value(integer), ring);
       f_[after].definition = id;
       f_[id].results.push_back(after);
       states[ring] = {after, {}};
     }
   }
 
-  [[nodiscard]] std::set<std::size_t> released_in(OpId id) const {
-    std::set<std::size_t> rings;
-    for (std::size_t ring = 0; ring < fills_.size(); ++ring)
-      if (any_op_of(f_, f_[id], [&](const Op& op) {
-            return op.code == OpCode::release && ring_of(op) == ring;
-          }))
-        rings.insert(ring);
+  [[nodiscard]] Rings released_in(OpId id) const {
+    Rings rings;
+    for (const auto& [ring, fill] : fills_) {
+      const auto releases = [ring = ring](const Op& op) {
+        return op.code == OpCode::release && op.buffer == ring;
+      };
+      if (any_op_of(f_, f_[id], releases)) rings.insert(ring);
+    }
     return rings;
-  }
-
-  [[nodiscard]] std::size_t ring_of(const Op& op) const {
-    std::size_t ring = 0;
-    while (ring < fills_.size() && f_[fills_[ring]].buffer != op.buffer) ++ring;
-    return ring;
   }
 
   // Values.
 
-  [[nodiscard]] std::string name_of_next(std::size_t ring) const {
-    return "next_" + f_[f_[fills_[ring]].buffer].name;
-  }
-  ValueId named(ValueId value, std::size_t ring) {
-    f_[value].name = name_of_next(ring);
-    return value;
-  }
+  [[nodiscard]] std::string name_of_next(BufferId ring) const { return "next_" + f_[ring].name; }
+  ValueId name_next(ValueId value, BufferId ring) { return named(f_, value, name_of_next(ring)); }
 
   Function& f_;
   const Op loop_;
   const ValueId first_;
-  std::vector<OpId> fills_;
+  std::map<BufferId, OpId> fills_;  ///< by ring
   LoopTiles tiles_;
 };
 

@@ -35,7 +35,7 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
 }
 
 void insert_release(Function& f, BlockId block, std::size_t position, BufferId ring) {
-  Builder(f, block, position).append({.code = OpCode::release, .buffer = ring}, {});
+  Builder(f, block, position).append({.code = OpCode::release, .buffer = ring});
 }
 
 /// Releases the slot of a tile; one that a loop or the next iteration is handed, they release.

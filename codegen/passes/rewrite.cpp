@@ -7,11 +7,45 @@
 #include <fmt/format.h>
 
 #include "codegen/analysis/tile_guard.h"
-#include "dsl/error.h"
 
 namespace flashcore {
+namespace {
 
 using namespace ir;
+
+bool has_effect(const Function& f, const Op& op) {
+  switch (kind_of(op.code)) {
+    case OpKind::sync:
+      return true;
+    case OpKind::memory:
+      return op.code != OpCode::load && op.code != OpCode::read_slot &&
+             op.code != OpCode::tile_is_full;
+    case OpKind::control:
+      if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
+      return any_op_of(f, op, [&](const Op& inner) {
+        // What stands in a region of control is looked at by itself.
+        const bool holds_others = kind_of(inner.code) == OpKind::control && inner.body;
+        return inner.code != OpCode::yield && !holds_others && has_effect(f, inner);
+      });
+    default:
+      return false;
+  }
+}
+
+bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
+  bool changed = false;
+  std::erase_if(f[block].ops, [&](OpId id) {
+    bool used = has_effect(f, f[id]);
+    for (ValueId result : f[id].results) used = used || uses[result.index] > 0;
+    changed = changed || !used;
+    return !used;
+  });
+  for (OpId id : f[block].ops)
+    for (const BlockId region : Regions(f[id])) changed = sweep(f, region, uses) || changed;
+  return changed;
+}
+
+}  // namespace
 
 std::vector<int> count_uses(const Function& f) {
   std::vector<int> uses(f.values.size(), 0);
@@ -85,9 +119,28 @@ std::optional<CarriedSum> carried_sum(const Function& f, ValueId next, ValueId c
   return product ? scaled(op->operands[2], {}) : std::nullopt;
 }
 
-ValueId on_full_tiles(const Function& f, ValueId value) {
-  const Op* op = f.definition(value);
-  return op && guard_of(f, *op) ? on_full_tiles(f, op->operands[1]) : value;
+std::optional<SumOfOperand> sum_of_operand(const Function& f, const Op& loop, std::size_t i,
+                                           const std::vector<int>& uses) {
+  const Carried carried = carried_by(f, loop)[i];
+  const std::optional<CarriedSum> sum = carried_sum(f, carried.next, carried.argument);
+  const auto read_once = [&](ValueId value) { return uses[value.index] == 1; };
+  if (!is_number(f, carried.start, 0) || !sum || !sum->added || sum->scaled ||
+      !read_once(carried.argument) || !read_once(sum->added))
+    return std::nullopt;
+  ValueId total = sum->added;
+  for (const Op* op = f.definition(total); op && guard_of(f, *op); op = f.definition(total))
+    total = op->operands[1];
+  const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
+  if (!reduction || !read_once(total)) return std::nullopt;
+  for (OpId id : f[loop.body].ops) {
+    if (f[id].code != OpCode::dot) continue;
+    const ValueId left = f[id].operands[0], terms = reduction->operands[0];
+    const Op* cast = definition_as(f, left, OpCode::cast);
+    if (cast && cast->operands[0] == terms && is_half(f[left].type.dtype) &&
+        f[left].type.axes[1] == reduction->axis)
+      return SumOfOperand{sum->factor, total, terms, left, id};
+  }
+  return std::nullopt;
 }
 
 std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
@@ -188,7 +241,7 @@ Region region_of(std::vector<OpId> ops, std::vector<ValueId> yielded) {
 BlockId build_region(const Builder& b, const Region& region) {
   Builder inside = b;
   inside.set_block(b.function().add_block());
-  inside.append({.code = OpCode::yield, .operands = region(inside)}, {});
+  inside.append({.code = OpCode::yield, .operands = region(inside)});
   return inside.block();
 }
 
@@ -200,42 +253,6 @@ std::vector<ValueId> build_if(Builder& b, ValueId condition, const Region& holds
   const std::vector<ValueId> yielded = last_of(f, op.body).operands;
   return make_like(b, std::move(op), like.empty() ? yielded : like);
 }
-
-namespace {
-
-bool has_effect(const Function& f, const Op& op) {
-  switch (kind_of(op.code)) {
-    case OpKind::sync:
-      return true;
-    case OpKind::memory:
-      return op.code != OpCode::load && op.code != OpCode::read_slot &&
-             op.code != OpCode::tile_is_full;
-    case OpKind::control:
-      if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;
-      return any_op_of(f, op, [&](const Op& inner) {
-        // What stands in a region of control is looked at by itself.
-        const bool holds_others = kind_of(inner.code) == OpKind::control && inner.body;
-        return inner.code != OpCode::yield && !holds_others && has_effect(f, inner);
-      });
-    default:
-      return false;
-  }
-}
-
-bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
-  bool changed = false;
-  std::erase_if(f[block].ops, [&](OpId id) {
-    bool used = has_effect(f, f[id]);
-    for (ValueId result : f[id].results) used = used || uses[result.index] > 0;
-    changed = changed || !used;
-    return !used;
-  });
-  for (OpId id : f[block].ops)
-    for (const BlockId region : Regions(f[id])) changed = sweep(f, region, uses) || changed;
-  return changed;
-}
-
-}  // namespace
 
 void remove_dead_ops(Function& f) {
   while (sweep(f, f.body, count_uses(f))) {
@@ -273,12 +290,10 @@ std::vector<ValueId> make_like(Builder& b, Op op, const std::vector<ValueId>& li
 }
 
 ValueId add_carried(Function& f, OpId loop, ValueId initial, std::string name) {
-  const TileType type = f[initial].type;
-  const Layout layout = f[initial].layout;
+  const ValueId argument = named(f, add_value_like(f, initial), name);
+  const ValueId result = named(f, add_value_like(f, initial), std::move(name));
   f[loop].operands.push_back(initial);
-  const ValueId argument = f.add_argument(f[loop].body, type, name);
-  const ValueId result = f.add_value(type, std::move(name));
-  f[argument].layout = f[result].layout = layout;
+  f[f[loop].body].arguments.push_back(argument);
   f[result].definition = loop;
   f[loop].results.push_back(result);
   return argument;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/analysis/visit.h"
@@ -44,8 +45,19 @@ struct CarriedSum {
 /// What a loop makes of a value that it carries, if that is such a sum.
 std::optional<CarriedSum> carried_sum(const ir::Function& f, ir::ValueId next, ir::ValueId carried);
 
-/// What a value is on tiles that no mask cuts.
-ir::ValueId on_full_tiles(const ir::Function& f, ir::ValueId value);
+/// The rows of a tile that a loop adds up, from zero on, and rounds to the left operand of a product.
+struct SumOfOperand {
+  ir::ValueId factor;   ///< what scales the sum in an iteration, if anything does
+  ir::ValueId total;    ///< what an iteration adds, on tiles that no mask cuts,
+  ir::ValueId terms;    ///< and of what it is the sum
+  ir::ValueId rounded;  ///< the operand made of that,
+  ir::OpId product;     ///< and the product that takes it
+};
+
+/// Carried value `i` of a loop, if it is such a sum and nothing else reads what it adds. `uses` says how
+/// many read each value.
+std::optional<SumOfOperand> sum_of_operand(const ir::Function& f, const ir::Op& loop, std::size_t i,
+                                           const std::vector<int>& uses);
 
 /// The ops of a block, in order, that read a value, themselves or in a region of theirs.
 std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::ValueId value);
@@ -63,6 +75,12 @@ void replace_uses(ir::Function& f, ir::ValueId from, ir::ValueId to);
 /// those that pass a test.
 void replace_uses_behind(const ir::Builder& b, ir::ValueId from, ir::ValueId to,
                          const std::function<bool(ir::OpId)>& concerns = {});
+
+/// Gives a value a name, and returns it.
+inline ir::ValueId named(ir::Function& f, ir::ValueId value, std::string name) {
+  f[value].name = std::move(name);
+  return value;
+}
 
 /// Gives an op with one result a new one of the same type and layout; nothing makes the old one
 /// until it takes the place of another.

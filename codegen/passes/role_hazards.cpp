@@ -310,7 +310,7 @@ class RoleHazards {
   }
 
   void place(Builder& b, OpCode code) const {
-    if (places_) b.append({.code = code}, {});
+    if (places_) b.append({.code = code});
   }
 
   void check_products(const Op& op, const char* does, const State& state) const {

@@ -26,72 +26,41 @@ namespace {
 
 using namespace ir;
 
-struct SumOfWeights {
-  ValueId total;  ///< of an iteration
-  ValueId weights;
-  AxisId axis;
-  DType dtype;  ///< of the weights in the product
-};
-
 /// What hides scores; nothing is rounded where nothing can be hidden.
 bool hides_scores(const Function& f, const Op& op) {
   return op.code == OpCode::where && is_minus_infinity(f, op.operands[2]);
 }
 
-bool hides_weights(const Function& f, OpId loop) {
-  return std::ranges::any_of(f[f[loop].body].ops, [&](OpId id) { return hides_scores(f, f[id]); });
-}
-
 /// Of l' = l + sum p, where p is exponentials and the left operand of o' = o + p v.
-std::optional<SumOfWeights> find_sum_of_weights(const Function& f, const Op& loop, std::size_t i) {
-  const auto [start, carried, next, result] = carried_by(f, loop)[i];
-  const auto carries = carried_sum(f, next, carried);
-  const std::vector<int> uses = count_uses_without_probes(f);
-  if (!is_number(f, start, 0) || !carries || carries->factor || !carries->added ||
-      uses[carried.index] != 1)
-    return std::nullopt;
-  const ValueId total = carries->added;
-  const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
-  if (!reduction || uses[total.index] != 1) return std::nullopt;
-  const Op* exponential = f.definition(reduction->operands[0]);
-  if (!exponential || (exponential->code != OpCode::exp2 && exponential->code != OpCode::exp))
-    return std::nullopt;
-  for (OpId id : f[loop.body].ops) {
-    const Op& dot = f[id];
-    if (dot.code != OpCode::dot || dot.operands.size() != 3) continue;
-    const Op* cast = definition_as(f, dot.operands[0], OpCode::cast);
-    if (cast && cast->operands[0] == reduction->operands[0] &&
-        std::ranges::count(f[loop.body].arguments, dot.operands[2]))
-      return SumOfWeights{total, reduction->operands[0], reduction->axis,
-                          f[cast->results[0]].type.dtype};
-  }
-  return std::nullopt;
+std::optional<SumOfOperand> find_sum_of_weights(const Function& f, const Op& loop, std::size_t i) {
+  const auto sum = sum_of_operand(f, loop, i, count_uses_without_probes(f));
+  if (!sum || sum->factor) return std::nullopt;
+  const Op* exponential = f.definition(sum->terms);
+  const std::vector<ValueId>& operands = f[sum->product].operands;
+  const bool found =
+      exponential && (exponential->code == OpCode::exp2 || exponential->code == OpCode::exp) &&
+      operands.size() == 3 && std::ranges::count(f[loop.body].arguments, operands[2]);
+  return found ? sum : std::nullopt;
 }
 
-ValueId rounded(Builder& b, const SumOfWeights& sum) {
-  return b.cast(b.cast(sum.weights, sum.dtype), DType::f32);
-}
-
-/// The scalar that says of a tile that nothing is hidden in it; none where no tile is known to
-/// hide nothing.
-ValueId guard_of_masks(const Function& f, OpId loop) {
-  ValueId guard;
-  for (OpId id : f[f[loop].body].ops)
-    if (hides_scores(f, f[id]) && !(guard = guard_of(f, f[id]))) return {};
-  return guard;
+ValueId rounded(const Function& f, Builder& b, const SumOfOperand& sum) {
+  return b.cast(b.cast(sum.terms, f[sum.rounded].type.dtype), DType::f32);
 }
 
 /// `otherwise`, but `full` on tiles that are known to hide nothing.
 ValueId where_hidden(const Function& f, Builder& b, OpId loop, ValueId full, ValueId otherwise) {
-  const ValueId guard = guard_of_masks(f, loop);
+  ValueId guard;
+  for (OpId id : f[f[loop].body].ops)
+    if (hides_scores(f, f[id]) && !(guard = guard_of(f, f[id]))) return otherwise;
   return guard ? b.where(guard, full, otherwise) : otherwise;
 }
 
-void round_sum(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
+void round_sum(Function& f, OpId loop, std::size_t i, const SumOfOperand& sum) {
   const BlockId body = f[loop].body;
   const OpId next = f[last_of(f, body).operands[i]].definition;
+  const AxisId axis = f.definition(sum.total)->axis;
   Builder b = behind(f, body, f[sum.total].definition);
-  const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(b, sum), sum.axis);
+  const ValueId as_taken = b.reduce(OpCode::reduce_sum, rounded(f, b, sum), axis);
   const ValueId chosen = where_hidden(f, b, loop, sum.total, as_taken);
   std::ranges::replace(f[next].operands, sum.total, chosen);
 }
@@ -108,16 +77,17 @@ std::vector<OpId> divisions_by(const Function& f, ValueId sum) {
   return found;
 }
 
-void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
+void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfOperand& sum) {
   const ValueId exact = f[loop].results[i];
   const std::vector<OpId> divisions = divisions_by(f, exact);
   if (divisions.empty()) return;
   const TileType type = f[exact].type;
+  const AxisId axis = f.definition(sum.total)->axis;
   const ValueId zero = before(f, f.body, loop).constant(0, type.dtype, type.axes);
   const ValueId carried = add_carried(f, loop, zero, "rounding");
   Builder inside = behind(f, f[loop].body, f[sum.total].definition);
-  const ValueId difference = inside.sub(rounded(inside, sum), sum.weights);
-  const ValueId added = inside.reduce(OpCode::reduce_sum, difference, sum.axis);
+  const ValueId difference = inside.sub(rounded(f, inside, sum), sum.terms);
+  const ValueId added = inside.reduce(OpCode::reduce_sum, difference, axis);
   const ValueId next = inside.add(carried, where_hidden(f, inside, loop, zero, added));
   last_of(f, f[loop].body).operands.push_back(next);
   const ValueId as_taken = behind(f, f.body, loop).add(exact, f[loop].results.back());
@@ -128,10 +98,11 @@ void sum_apart(Function& f, OpId loop, std::size_t i, const SumOfWeights& sum) {
 
 void round_weights(Function& f, const PassContext&) {
   for (OpId loop : std::vector(f[f.body].ops)) {
-    if (f[loop].code != OpCode::loop || !hides_weights(f, loop)) continue;
+    const auto hides = [&](OpId id) { return hides_scores(f, f[id]); };
+    if (f[loop].code != OpCode::loop || std::ranges::none_of(f[f[loop].body].ops, hides)) continue;
     const std::size_t count = f[loop].results.size();
     for (std::size_t i = 0; i < count; ++i) {
-      const std::optional<SumOfWeights> sum = find_sum_of_weights(f, f[loop], i);
+      const std::optional<SumOfOperand> sum = find_sum_of_weights(f, f[loop], i);
       if (!sum) continue;
       if (reaches_f32_output(f, f[loop].results[i]))
         sum_apart(f, loop, i, *sum);

@@ -22,12 +22,12 @@
 // together; the producer of the first of them takes the number, and hands it to all.
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/ir/builder.h"
 
 namespace flashcore {
 namespace {
@@ -118,8 +118,14 @@ class TileScheduling {
           if (divides && positions) hand_on(b, positions, position);
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
-        const auto next = [this, fills, count, numbers](Builder& b, ValueId tile) {
-          return next_tile(b, fills, tile, count, numbers);
+        // The role that fills rings draws the number and hands it on, the others get it.
+        const auto next = [=, this](Builder& b, ValueId tile) {
+          const BufferId from = fills ? numbers.of_cluster : numbers.of_block;
+          if (fills && from) claim_for_cluster(b, tile, count, from);
+          const ValueId number =
+              from ? b.make({.code = OpCode::wait, .buffer = from}, scalar) : claim(b, tile, count);
+          if (fills) hand_on(b, numbers.of_block, {number});
+          return named(number, "next_tile");
         };
         return {TileScheduler::dynamic, {count}, "tile", enter, next};
       });
@@ -153,14 +159,13 @@ class TileScheduling {
                    .operands = loop.bounds,
                    .body = inside.block(),
                    .bounds = static_cast<int>(loop.bounds.size()),
-                   .scheduler = loop.scheduler},
-                  {});
+                   .scheduler = loop.scheduler});
     loop.enter(inside, tile);
     for (OpId id : work) inside.place(id);
     Op yield{.code = OpCode::yield};
     if (loop.next) yield.operands = {loop.next(inside, tile)};
-    inside.append(std::move(yield), {});
-    if (ends_region) around.append({.code = OpCode::yield}, {});
+    inside.append(std::move(yield));
+    if (ends_region) around.append({.code = OpCode::yield});
   }
 
   // What the producer hands to the consumers.
@@ -180,20 +185,9 @@ class TileScheduling {
   }
 
   void hand_on(Builder& b, BufferId channel, std::vector<ValueId> scalars) {
-    b.append({.code = OpCode::acquire, .buffer = channel}, {});
-    b.append({.code = OpCode::issue, .operands = std::move(scalars), .buffer = channel}, {});
-    b.append({.code = OpCode::commit, .buffer = channel}, {});
-  }
-
-  /// The role that fills rings draws the number and hands it on, the others get it.
-  ValueId next_tile(Builder& b, bool draws, ValueId tile, ValueId end, const Numbers& numbers) {
-    const BufferId from = draws ? numbers.of_cluster : numbers.of_block;
-    if (draws && from) claim_for_cluster(b, tile, end, from);
-    const ValueId next =
-        named(from ? b.make({.code = OpCode::wait, .buffer = from}, scalar) : claim(b, tile, end),
-              "next_tile");
-    if (draws) hand_on(b, numbers.of_block, {next});
-    return next;
+    b.append({.code = OpCode::acquire, .buffer = channel});
+    b.append({.code = OpCode::issue, .operands = std::move(scalars), .buffer = channel});
+    b.append({.code = OpCode::commit, .buffer = channel});
   }
 
   ValueId claim(Builder& b, ValueId tile, ValueId end) {
@@ -212,7 +206,7 @@ class TileScheduling {
   void go_to(Builder& b, AxisId axis, ValueId at) {
     const bool tiled = f_[axis].kind == AxisKind::parallel_tiles;
     named(at, f_[axis].name + (tiled ? "_tile" : ""));
-    b.append({.code = OpCode::enter, .operands = {at}, .axis = axis}, {});
+    b.append({.code = OpCode::enter, .operands = {at}, .axis = axis});
   }
 
   /// The position of a tile, as the producer has handed it on.
@@ -229,18 +223,11 @@ class TileScheduling {
     Position position;
     for (std::size_t i = 0; i < axes.size(); ++i) {
       ValueId at = rest;
-      if (i + 1 < axes.size()) {
-        const Division division = divide(b, rest, count(b, axes[i]));
-        at = division.rest;
-        rest = division.quotient;
-      }
-      position.push_back(f_[axes[i]].descending ? from_last(b, at, axes[i]) : at);
+      if (i + 1 < axes.size()) std::tie(rest, at) = divide(b, rest, count(b, axes[i]));
+      if (f_[axes[i]].descending) at = b.sub(b.sub(count(b, axes[i]), b.integer(1)), at);
+      position.push_back(at);
     }
     return position;
-  }
-
-  ValueId from_last(Builder& b, ValueId at, AxisId axis) {
-    return b.sub(b.sub(count(b, axis), b.integer(1)), at);
   }
 
   // Blocks of a cluster that share loads are numbered together.
@@ -288,7 +275,7 @@ class TileScheduling {
   }
 
   Position position_in_groups(Builder& b, ValueId tile, const Groups& groups) {
-    const ValueId whole = named(divide(b, tile, groups.tiles).quotient, "whole_groups");
+    const ValueId whole = named(divide(b, tile, groups.tiles).first, "whole_groups");
     const ValueId which = named(b.min(whole, groups.last), "which_group");
     const ValueId first = named(b.mul(which, groups.size), "first_position");
     const ValueId left = b.sub(groups.positions, first);
@@ -296,9 +283,8 @@ class TileScheduling {
     const ValueId here = named(b.where(is_last, left, groups.size), "positions_here");
     const ValueId before = b.mul(which, groups.tiles);
     const ValueId in_group = named(b.sub(tile, before), "tile_of_group");
-    const Division division = divide(b, in_group, here);
-    const ValueId row = division.quotient;
-    const ValueId position = b.add(first, division.rest);
+    const auto [row, rest] = divide(b, in_group, here);
+    const ValueId position = b.add(first, rest);
     // In waves odd groups run backwards: where one ends with short tiles the next begins with such.
     const ValueId odd = b.elementwise(OpCode::mod, {which, b.integer(2)});
     ValueId backwards = b.elementwise(OpCode::ne, {odd, b.integer(0)});
@@ -342,11 +328,8 @@ class TileScheduling {
     return b.elementwise(OpCode::quotient, {rounded, size});
   }
 
-  struct Division {
-    ValueId quotient, rest;
-  };
-
-  Division divide(Builder& b, ValueId left, ValueId right) {
+  /// The quotient, and what it leaves.
+  std::pair<ValueId, ValueId> divide(Builder& b, ValueId left, ValueId right) {
     const OpId made =
         b.append({.code = OpCode::divide, .operands = {left, right}}, {scalar, scalar});
     return {f_[made].results[0], f_[made].results[1]};

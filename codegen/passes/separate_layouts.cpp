@@ -86,8 +86,8 @@ void convert_for_others(Function& f, Builder& b, ValueId value) {
   if (readers.empty()) return;
   const TileType type = f[value].type;
   const ValueId shared = move_to_shared(b, value, "product", shared_pitch(f[type.axes[1]].tile));
-  const ValueId rows = b.make({.code = OpCode::convert, .operands = {shared}}, type);
-  f[rows].name = f[value].name;
+  const ValueId rows =
+      named(f, b.make({.code = OpCode::convert, .operands = {shared}}, type), f[value].name);
   for (const auto& [id, k] : readers) f[id].operands[k] = rows;
 }
 

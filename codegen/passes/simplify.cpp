@@ -80,22 +80,16 @@ ValueId fold_constants(Site& s) {
 
 // x + 0, x - 0, x * 1, x / 1 (the operand that stays must already have the result's type).
 ValueId drop_neutral(Site& s) {
-  const auto keep = [&](std::size_t i) {
-    return s.f[s.op.operands[i]].type == s.f[s.op.results[0]].type ? s.op.operands[i] : ValueId{};
-  };
-  const double neutral = s.op.code == OpCode::mul || s.op.code == OpCode::div ? 1 : 0;
-  switch (s.op.code) {
-    case OpCode::add:
-    case OpCode::mul:
-      if (s.number(0) && *s.number(0) == neutral) return keep(1);
-      [[fallthrough]];
-    case OpCode::sub:
-    case OpCode::div:
-      if (s.number(1) && *s.number(1) == neutral) return keep(0);
-      return {};
-    default:
-      return {};
+  const bool sum = s.op.code == OpCode::add || s.op.code == OpCode::sub;
+  if (!sum && s.op.code != OpCode::mul && s.op.code != OpCode::div) return {};
+  const bool commutes = s.op.code == OpCode::add || s.op.code == OpCode::mul;
+  for (std::size_t i : {1, 0}) {
+    const ValueId other = s.op.operands[1 - i];
+    if ((i == 1 || commutes) && is_number(s.f, s.op.operands[i], sum ? 0 : 1) &&
+        s.f[other].type == s.f[s.op.results[0]].type)
+      return other;
   }
+  return {};
 }
 
 // x / k is x (1 / k) for a number k: a division is many instructions, and a factor joins others.
@@ -227,32 +221,30 @@ void merge_equal_ops(Function& f, BlockId block, std::map<Key, ValueId> known) {
 
 /// Scalars that a loop does not change move in front of it, where bounds can be made of them.
 void hoist_scalars(Function& f, BlockId block) {
-  for (std::size_t i = 0; i < f[block].ops.size(); ++i) {
-    const OpId loop = f[block].ops[i];
+  rewrite_ops(f, block, [&](Builder& b, OpId loop) {
     const BlockId body = f[loop].body;
-    if (!body) continue;
+    if (!body) return;
     hoist_scalars(f, body);
     std::set<ValueId> inside(f[body].arguments.begin(), f[body].arguments.end());
     for (OpId id : f[body].ops) inside.insert(f[id].results.begin(), f[id].results.end());
-    const auto moves = [&](const Op& op) {
-      const OpKind kind = kind_of(op.code);
-      if (kind != OpKind::source && kind != OpKind::elementwise) return false;
-      if (!f[op.results[0]].type.is_scalar()) return false;
-      if (op.code == OpCode::tile_begin && f.origin(op.axis) == f[loop].axis) return false;
-      return std::none_of(op.operands.begin(), op.operands.end(),
-                          [&](ValueId operand) { return inside.count(operand) > 0; });
-    };
-    std::vector<OpId> kept, moved;
+    std::vector<OpId> kept;
     for (OpId id : f[body].ops) {
-      const bool move = moves(f[id]);
-      (move ? moved : kept).push_back(id);
-      if (move) inside.erase(f[id].results[0]);
+      const Op& op = f[id];
+      const OpKind kind = kind_of(op.code);
+      const bool moves =
+          (kind == OpKind::source || kind == OpKind::elementwise) &&
+          f[op.results[0]].type.is_scalar() &&
+          !(op.code == OpCode::tile_begin && f.origin(op.axis) == f[loop].axis) &&
+          std::ranges::none_of(op.operands, [&](ValueId v) { return inside.contains(v); });
+      if (!moves) {
+        kept.push_back(id);
+        continue;
+      }
+      inside.erase(op.results[0]);
+      b.place(id);
     }
     f[body].ops = std::move(kept);
-    f[block].ops.insert(f[block].ops.begin() + static_cast<std::ptrdiff_t>(i), moved.begin(),
-                        moved.end());
-    i += moved.size();
-  }
+  });
 }
 
 }  // namespace

@@ -42,8 +42,7 @@ class LoopSplit {
   LoopSplit(Function& f, int blocks) : f_(f), blocks_(blocks) {}
 
   void run() {
-    const std::size_t at = find_loop();
-    loop_ = f_[f_.body].ops[at];
+    loop_ = find_loop();
     const CarriedValues carried = carried_values(f_, f_[loop_]);
     for (std::size_t i = 0; i < f_[loop_].results.size(); ++i)
       if (!carried[i]) refuse_value(i);
@@ -67,8 +66,8 @@ class LoopSplit {
            f_[loop_].where);
   }
 
-  /// The position of the program's only loop, behind which no product follows.
-  [[nodiscard]] std::size_t find_loop() const {
+  /// The program's only loop, behind which no product follows.
+  [[nodiscard]] OpId find_loop() const {
     const auto& ops = f_[f_.body].ops;
     const auto is_loop = has_code(f_, OpCode::loop);
     const auto found = std::ranges::find_if(ops, is_loop);
@@ -77,7 +76,7 @@ class LoopSplit {
       if (is_loop(*behind) || f_[*behind].code == OpCode::dot)
         refuse("another loop or product takes the combined result of its blocks",
                f_[*behind].where);
-    return static_cast<std::size_t>(found - ops.begin());
+    return *found;
   }
 
   ValueId rank(Builder& b) const {
@@ -100,39 +99,28 @@ class LoopSplit {
   /// The loop, and the scan of its tiles, get the bounds of this block's range.
   void narrow_bounds() {
     const Op loop = f_[loop_];
-    OpId first = loop_;
-    for (OpId id : f_[f_.body].ops)
-      if (f_[id].code == OpCode::scan_tiles && f_[id].buffer == loop.buffer)
-        first = std::min(first, id, [&](OpId a, OpId b) {
-          return position_of(f_, f_.body, a) < position_of(f_, f_.body, b);
-        });
-    const auto bounds = static_cast<std::size_t>(loop.bounds);
-    const ValueId begin = loop.operands[0], end = loop.operands[bounds - 1];
-    std::map<ValueId, ValueId> mine;
+    const auto& ops = f_[f_.body].ops;
+    const auto scan = std::ranges::find_if(ops, [&](OpId id) {
+      return f_[id].code == OpCode::scan_tiles && f_[id].buffer == loop.buffer;
+    });
+    const OpId first = scan == ops.end() ? loop_ : *scan;
+    const ValueId begin = loop.operands[0], end = loop.operands[1];
     Builder b = before(f_, f_.body, first);
     const ValueId number = rank(b), count = b.sub(end, begin), blocks = b.integer(blocks_);
     const auto bound = [&](ValueId of, const char* name) {
-      const ValueId bound = b.add(begin, b.div(b.mul(count, of), blocks));
-      f_[bound].name = f_[loop.axis].name + name;
-      return bound;
+      return named(f_, b.add(begin, b.div(b.mul(count, of), blocks)), f_[loop.axis].name + name);
     };
     const ValueId from = bound(number, "_split_begin");
     const ValueId to = bound(b.add(number, b.integer(1)), "_split_end");
-    for (std::size_t i = 1; i + 1 < bounds; ++i)
-      mine[loop.operands[i]] = b.max(from, b.min(loop.operands[i], to));
-    mine[begin] = from;
-    mine[end] = to;
-    for (const OpId id : {first, loop_})
-      for (std::size_t i = 0; i < (id == loop_ ? bounds : 2); ++i)
-        if (const auto found = mine.find(f_[id].operands[i]); found != mine.end())
-          f_[id].operands[i] = found->second;
+    for (const OpId id : {first, loop_}) {
+      f_[id].operands[0] = from;
+      f_[id].operands[1] = to;
+    }
   }
 
   ValueId cluster_read(Builder& b, ValueId value, int block) const {
-    const ValueId theirs =
-        b.make({.code = OpCode::cluster_read, .operands = {value}, .rank = block}, f_[value].type);
-    f_[theirs].name = f_[value].name;
-    return theirs;
+    Op read{.code = OpCode::cluster_read, .operands = {value}, .rank = block};
+    return named(f_, b.make(std::move(read), f_[value].type), f_[value].name);
   }
 
   void put_together(const CarriedValues& carried) {
@@ -143,10 +131,8 @@ class LoopSplit {
       if (carried[i]->is_extreme()) made[i] = extreme(b, ends[i], carried[i]->extreme);
     for (std::size_t i = 0; i < ends.size(); ++i)
       if (!carried[i]->is_extreme()) made[i] = sum(b, ends, made, i, *carried[i]);
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      f_[made[i]].name = f_[ends[i]].name;
-      replace_uses_behind(b, ends[i], made[i]);
-    }
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      replace_uses_behind(b, ends[i], named(f_, made[i], f_[ends[i]].name));
   }
 
   ValueId extreme(Builder& b, ValueId end, OpCode code) {

@@ -67,7 +67,7 @@ class PositionSplitting {
       if (f_[v].type.dtype != DType::i32 || ++terms > longest) return false;
       if (f_[v].type.is_scalar()) return true;
       if (!op) return false;
-      if (op->code == OpCode::index) return f_[v].type.axes[0] == last_axis() || is_row(op->axis);
+      if (op->code == OpCode::index) return shape_.type.has(op->axis);
       return (op->code == OpCode::add || op->code == OpCode::sub) && self(self, op->operands[0]) &&
              self(self, op->operands[1]);
     };
@@ -93,9 +93,6 @@ class PositionSplitting {
   }
 
   [[nodiscard]] AxisId last_axis() const { return shape_.type.axes.back(); }
-  [[nodiscard]] bool is_row(AxisId axis) const {
-    return shape_.type.axes.size() == 2 && shape_.type.axes[0] == axis;
-  }
 
   ValueId part(Builder& b, OpCode code) {
     const ValueId value = b.make({.code = code, .axis = last_axis()}, {DType::i32, {last_axis()}});

@@ -27,25 +27,13 @@ Builder behind_value(Function& f, ValueId value) {
   return f.definition(value) ? behind(f, block, f[value].definition) : Builder(f, block, 0);
 }
 
-ValueId put_in_shared(Function& f, ValueId value, OpId product) {
-  const int pitch = instruction_of(f[product]).pitch(f[f[value].type.axes[1]].tile);
+/// Puts what a product reads instead of a value: the value in shared memory, or a cast of its own.
+ValueId put_operand(Function& f, ValueId value, OpId product, bool shared) {
   Builder b = behind_value(f, value);
+  if (!shared)
+    return named(f, b.cast(f.definition(value)->operands[0], f[value].type.dtype), f[value].name);
+  const int pitch = instruction_of(f[product]).pitch(f[f[value].type.axes[1]].tile);
   return move_to_shared(b, value, "operand", pitch);
-}
-
-ValueId cast_again(Function& f, ValueId value) {
-  const ValueId again =
-      behind_value(f, value).cast(f.definition(value)->operands[0], f[value].type.dtype);
-  f[again].name = f[value].name;
-  return again;
-}
-
-/// Whether a value is a cast that anything reads but products as their left operand.
-bool is_cast_read_elsewhere(const Function& f, ValueId value) {
-  const auto multiplies = [](const Op& op, std::size_t k) {
-    return op.code == OpCode::dot && k == 0;
-  };
-  return definition_as(f, value, OpCode::cast) && !all_readers(f, f.body, value, multiplies);
 }
 
 struct OperandUse {
@@ -60,7 +48,8 @@ std::vector<OperandUse> uses_to_stage(const Function& f, const Schedule& schedul
     if (op.code != OpCode::dot) return;
     for (std::size_t k : {0, 1}) {
       const bool shared = goes_through_shared(f, op, k, schedule);
-      if (shared || (k == 0 && is_cast_read_elsewhere(f, op.operands[0])))
+      if (shared || (k == 0 && definition_as(f, op.operands[0], OpCode::cast) &&
+                     !is_only_left_operand(f, op.operands[0])))
         uses.push_back({f[op.results[0]].definition, k, shared});
     }
   });
@@ -74,8 +63,7 @@ void stage_operands(Function& f, const PassContext& context) {
   for (const OperandUse& use : uses_to_stage(f, context.schedule)) {
     const OperandRoot root = operand_root(f, f[use.dot].operands[use.operand]);
     ValueId& known = staged[{root.value, use.shared}];
-    if (!known)
-      known = use.shared ? put_in_shared(f, root.value, use.dot) : cast_again(f, root.value);
+    if (!known) known = put_operand(f, root.value, use.dot, use.shared);
     const BlockId block = block_of(f, f[use.dot].results[0]);
     f[use.dot].operands[use.operand] =
         root.transposed ? before(f, block, use.dot).transpose(known) : known;

@@ -27,7 +27,6 @@
 
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
-#include "codegen/analysis/visit.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -102,12 +101,13 @@ class StoreStaging {
     // read, if the output does not overlap it.
     if (by_engine()) {
       const bool room = has_room(buffer);
-      if (!next_tiles || !room) buffer.over = dead_operand(b, buffer, rows_of(store));
+      if (!next_tiles || !room)
+        buffer.over = dead_operand(b, buffer, f_[store.operands[0]].type.axes[0]);
       if (!buffer.over && !room)
         return refuse(store, buffer);  // its lanes hold chunks of it as well
     }
     const BufferId over = buffer.over;
-    if (by_engine()) b.append({.code = OpCode::drain_stores}, {});
+    if (by_engine()) b.append({.code = OpCode::drain_stores});
     convert_in_front(b, id, f_.add_buffer(std::move(buffer)));
     if (over) release_behind(b.block(), id, over);
   }
@@ -125,12 +125,15 @@ class StoreStaging {
     if (!tile) tile = f_.add_buffer(std::move(buffer));
     if (!at_turn) {
       Builder early(f_, b.block(), written_for_products(b));
-      early.append({.code = OpCode::drain_stores, .pending = f_[tile].stages - 1}, {});
+      early.append({.code = OpCode::drain_stores, .pending = f_[tile].stages - 1});
     }
-    Builder front = before(f_, b.block(), waits_for_turn(b.block(), id));
+    // In front of the wait for the block's turn, if it adds at one.
+    const std::size_t at = position_of(f_, b.block(), id);
+    const OpId in_front = at > 0 ? f_[b.block()].ops[at - 1] : id;
+    Builder front = before(f_, b.block(), f_[in_front].code == OpCode::wait_turn ? in_front : id);
     convert_in_front(front, id, tile);
     b.go_behind(id);
-    if (at_turn) b.append({.code = OpCode::complete_stores}, {});
+    if (at_turn) b.append({.code = OpCode::complete_stores});
   }
 
   [[nodiscard]] Buffer tile_of(const Op& store) const {
@@ -138,8 +141,6 @@ class StoreStaging {
     return {unused_buffer_name(f_, f_[store.tensor].name + "_tile"), type.dtype,
             f_[type.axes[0]].tile, f_[type.axes[1]].tile, 1};
   }
-
-  [[nodiscard]] AxisId rows_of(const Op& store) const { return f_[store.operands[0]].type.axes[0]; }
 
   void refuse(const Op& store, const Buffer& buffer) const {
     context_.note_refusal(
@@ -165,13 +166,6 @@ class StoreStaging {
     return b.position();
   }
 
-  /// The wait for the block's turn in front of a store that adds at it; else the store itself.
-  [[nodiscard]] OpId waits_for_turn(BlockId block, OpId store) const {
-    const std::size_t at = position_of(f_, block, store);
-    const OpId front = at > 0 ? f_[block].ops[at - 1] : store;
-    return f_[front].code == OpCode::wait_turn ? front : store;
-  }
-
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
@@ -190,7 +184,7 @@ class StoreStaging {
           f_.buffers, [&](const Buffer& other) { return other.over == op.buffer; });
       if (f_[op.results[0]].type.axes[0] == rows && same_panels(buffer, wanted) && !taken &&
           release_of(b.block(), op.buffer) && buffer.slot_bytes() >= wanted.slot_bytes() &&
-          read_by_rows(op.results[0]))
+          is_only_left_operand(f_, op.results[0]))  // each warpgroup reads its own rows
         return op.buffer;
     }
     return {};
@@ -204,19 +198,12 @@ class StoreStaging {
     return {};
   }
 
-  /// Only as the left operand of products: then each warpgroup reads its own rows.
-  [[nodiscard]] bool read_by_rows(ValueId value) const {
-    return all_readers(f_, f_.body, value, [](const Op& op, std::size_t k) {
-      return op.code == OpCode::dot && k == 0;
-    });
-  }
-
   /// Has the ring released behind the store, and behind a wait for what that reads.
   void release_behind(BlockId block, OpId store, BufferId ring) {
     const OpId release = release_of(block, ring);
     const bool earlier = position_of(f_, block, release) < position_of(f_, block, store);
     Builder b = earlier ? behind(f_, block, store) : before(f_, block, release);
-    b.append({.code = OpCode::drain_stores}, {});
+    b.append({.code = OpCode::drain_stores});
     if (!earlier) return;
     b.remove(release);
     b.place(release);

@@ -21,35 +21,6 @@ namespace {
 
 using namespace ir;
 
-struct SumOfOperand {
-  ValueId rounded;  ///< the left operand made of what is added up
-  ValueId factor;   ///< what scales the sum in an iteration, if anything does
-  OpId product;     ///< the product that the operand is for
-};
-
-std::optional<SumOfOperand> find_sum_of_operand(const Function& f, const Op& loop, std::size_t i) {
-  const auto [start, carried, next, result] = carried_by(f, loop)[i];
-  const std::optional<CarriedSum> carries = carried_sum(f, next, carried);
-  // What a probe looks at stays; what is merely probed beside it does not matter.
-  const std::vector<int> uses = count_uses(f);
-  if (!is_number(f, start, 0) || !carries || !carries->added || carries->scaled ||
-      uses[carried.index] != 1 || uses[next.index] != 1)
-    return std::nullopt;
-  const ValueId total = on_full_tiles(f, carries->added);
-  const Op* reduction = definition_as(f, total, OpCode::reduce_sum);
-  if (!reduction || uses[carries->added.index] != 1 || uses[total.index] != 1) return std::nullopt;
-  for (OpId id : f[loop.body].ops) {
-    const Op& dot = f[id];
-    if (dot.code != OpCode::dot) continue;
-    const Op* cast = definition_as(f, dot.operands[0], OpCode::cast);
-    if (cast && cast->operands[0] == reduction->operands[0] &&
-        is_half(f[dot.operands[0]].type.dtype) &&
-        f[dot.operands[0]].type.axes[1] == reduction->axis)
-      return SumOfOperand{dot.operands[0], carries->factor, id};
-  }
-  return std::nullopt;
-}
-
 void sum_by_product(Function& f, OpId loop, std::size_t i, const SumOfOperand& sum) {
   constexpr int columns = 8;  // the fewest that a product makes
   const TileType type = f[f[loop].results[i]].type;
@@ -76,8 +47,7 @@ void sum_by_product(Function& f, OpId loop, std::size_t i, const SumOfOperand& s
   last_of(f, f[loop].body).operands.push_back(next);
   const ValueId total =
       behind(f, f.body, loop).reduce(OpCode::reduce_max, f[loop].results.back(), ones);
-  f[total].name = label;
-  replace_uses(f, f[loop].results[i], total);
+  replace_uses(f, f[loop].results[i], named(f, total, label));
   drop_carried(f, loop, i);
 }
 
@@ -89,8 +59,10 @@ void sum_by_products(Function& f, const PassContext& context) {
   for (OpId id : std::vector(f[f.body].ops)) {
     if (f[id].code != OpCode::loop) continue;
     for (std::size_t i = 0; i < f[id].results.size(); ++i) {
-      const std::optional<SumOfOperand> sum = find_sum_of_operand(f, f[id], i);
-      if (!sum) continue;
+      // What a probe looks at stays; what is merely probed beside it does not matter.
+      const std::vector<int> uses = count_uses(f);
+      const std::optional<SumOfOperand> sum = sum_of_operand(f, f[id], i, uses);
+      if (!sum || uses[carried_by(f, f[id])[i].next.index] != 1) continue;
       if (reaches_f32_output(f, f[id].results[i])) {
         why_not = "the sum decides what an f32 output holds, and its rounding would show there";
         continue;

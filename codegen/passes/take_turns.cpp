@@ -48,7 +48,7 @@ AxisId axis_of_blocks(const Function& f) { return first_axis_of(f, AxisKind::par
 /// All threads of the role, or of the block where there are no roles.
 void meet(Builder& b) {
   const bool in_role = !roles_of(b.function()).empty();
-  b.append({.code = in_role ? OpCode::meet_role : OpCode::barrier}, {});
+  b.append({.code = in_role ? OpCode::meet_role : OpCode::barrier});
 }
 
 void append_turn(Builder& b, OpCode code, const Op& store, ValueId position) {
@@ -60,7 +60,7 @@ void append_turn(Builder& b, OpCode code, const Op& store, ValueId position) {
     else if (f.axes[i].kind == AxisKind::parallel_tiles)
       op.coordinates.push_back({.axis = AxisId(i), .value = {}});
   }
-  b.append(std::move(op), {});
+  b.append(std::move(op));
 }
 
 void start_loop(Function& f, Builder& b, OpId id, const Op& store) {
@@ -109,8 +109,8 @@ void take_turns(Function& f, const PassContext&) {
     const Op op = f[id];
     if (!adds_in_order(op)) return;
     const AxisId along = axis_of_loop(f, op);
-    const ValueId end = b.add(b.tile_begin(along), b.integer(f[along].tile));
-    f[end].name = "end_of_tile";
+    const ValueId end =
+        named(f, b.add(b.tile_begin(along), b.integer(f[along].tile)), "end_of_tile");
     append_turn(b, OpCode::wait_turn, op, end);
     b.go_behind(id);
     meet(b);

@@ -73,7 +73,7 @@ class Builder {
   }
 
   /// Puts an op as it is. `make` is for one with a single result, which it returns.
-  OpId append(Op op, const std::vector<TileType>& result_types);
+  OpId append(Op op, const std::vector<TileType>& result_types = {});
   ValueId make(Op op, TileType type);
   /// Puts an op that is in no block yet.
   void place(OpId op);
