@@ -11,7 +11,6 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_adding.h"
 #include "templates/attention_in_parts.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
