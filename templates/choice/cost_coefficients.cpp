@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "dsl/error.h"
@@ -47,14 +48,16 @@ constexpr std::string_view decode_families[]{
                        .where = {}});
 }
 
-double number_of(const Json& object, std::string_view field, const std::string& where) {
-  const auto found = object.find(std::string(field));
-  if (found == object.end() || !found->is_number())
-    refuse(fmt::format("{} has no number {}", where, field));
-  const double number = found->get<double>();
+double checked(const Json& value, std::string_view field, const std::string& where) {
+  if (!value.is_number()) refuse(fmt::format("{} has no number {}", where, field));
+  const auto number = value.get<double>();
   if (!std::isfinite(number) || number < 0)
     refuse(fmt::format("{} of {} is {}, where a number from 0 on is meant", field, where, number));
   return number;
+}
+
+double number_of(const Json& object, const char* field, const std::string& where) {
+  return checked(object.value(field, Json()), field, where);
 }
 
 template <class Costs>
@@ -65,11 +68,11 @@ Costs read_costs(const Json& object, const std::string& where) {
     if constexpr (std::is_same_v<decltype(field), double&>) {
       field = number_of(object, name, where);
     } else {
-      const auto by_dim = object.find(name);
-      if (by_dim == object.end() || !by_dim->is_object())
-        refuse(fmt::format("{} has no {} by head_dim", where, name));
-      for (const int dim : measured_dims)
-        field.push_back(number_of(*by_dim, std::to_string(dim), fmt::format("{} {}", where, name)));
+      const Json of_dims = object.value(name, Json());
+      if (!of_dims.is_array() || of_dims.size() != std::size(measured_dims))
+        refuse(fmt::format("{} has no {} for each head_dim of {}", where, name,
+                           fmt::join(measured_dims, ", ")));
+      for (const Json& one : of_dims) field.push_back(checked(one, name, where));
     }
   });
   return costs;

@@ -30,6 +30,8 @@ def made_up(scale=1.0):
         if isinstance(value, dict):
             return {name: scaled(inner, key if key.endswith("_us") else name)
                     for name, inner in value.items()}  # fmt: skip
+        if isinstance(value, list):
+            return [scaled(one, key) for one in value]
         return value * (scale if key.endswith("_us") else 1)
 
     shared = {name: scale * found[name] for name in ("scan_us", "score_operation_us")}
@@ -48,7 +50,7 @@ def numbers(family, names):
     plain, by_dim = names
     return [
         *(family[name] for name in plain),
-        *(n for name in by_dim for n in family[name].values()),
+        *(n for name in by_dim for n in family[name]),
     ]
 
 

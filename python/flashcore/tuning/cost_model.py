@@ -268,13 +268,10 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
 
 
 def _costs(names: Sequence[str], by_dim: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
-    """Coefficients as a table has them: numbers, and numbers by head_dim."""
-    dims = [str(dim) for dim in _core.cost_dims()]
-    costs: dict[str, Any] = dict(zip(names, numbers, strict=False))
-    for i, name in enumerate(by_dim):
-        own = numbers[len(names) + i * len(dims) :]
-        costs[name] = dict(zip(dims, own, strict=False))
-    return costs
+    """Coefficients as a table has them: numbers, and lists with one for each head_dim."""
+    count = len(_core.cost_dims())
+    rows = [list(numbers[at : at + count]) for at in range(len(names), len(numbers), count)]
+    return dict(zip(names, numbers, strict=False)) | dict(zip(by_dim, rows, strict=True))
 
 
 def losses(found: Measurements, table: str | None) -> Iterator[tuple[float, str, Problem]]:
