@@ -74,6 +74,17 @@ std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t
   return copies;
 }
 
+// ---- operations
+//
+// At a named barrier some warps of a block meet while others go on. A block has 16; barrier 0 is that
+// of all threads. Each purpose gets a run of four, so that every warpgroup of a role may have one of
+// its own: from 1 on where its warps meet, and from 5 on where it waits in ping-pong. At 9 all warps
+// of a role meet.
+//
+// In ping-pong a warpgroup waits at its barrier for the arrival of the one before it. The last
+// warpgroup arrives at the barrier of the first in the beginning, and the first takes the last
+// arrival in the end.
+
 void KernelPrinter::print_op(const Op& op) {
   static constexpr std::pair<OpCode, std::string_view> statements[] = {
       {OpCode::barrier, "fc::barrier();"},
@@ -81,8 +92,15 @@ void KernelPrinter::print_op(const Op& op) {
       {OpCode::cluster_sync, "fc::arrive_at_cluster();"},
       {OpCode::cluster_sync, "fc::wait_cluster();"},
       {OpCode::cluster_wait, "fc::wait_cluster();"},
+      {OpCode::drain_stores, "if (thread % 128 == 0) fc::wait_stores_read<{pending}>();"},
       {OpCode::enter_cluster, "fc::enter_cluster();"},
       {OpCode::fence_async, "fc::fence_async();"},
+      {OpCode::meet_role, "fc::meet(9, {threads});"},
+      {OpCode::meet_warpgroup, "fc::meet(1 + warp / 4, 128);"},
+      {OpCode::ping_pong_arrive, "fc::signal(5 + (warp / 4 + 1) % {groups}, 256);"},
+      {OpCode::ping_pong_close, "if (warp / 4 == 0) fc::meet(5, 256);"},
+      {OpCode::ping_pong_open, "if (warp / 4 == {last_group}) fc::signal(5, 256);"},
+      {OpCode::ping_pong_wait, "fc::meet(5 + warp / 4, 256);"},
       {OpCode::launch_dependents, "fc::launch_dependents();"},
       {OpCode::wait_for_kernels, "fc::wait_for_kernels();"}};
   static constexpr std::pair<OpCode, void (KernelPrinter::*)(const Op&)> functions[] = {
@@ -97,7 +115,6 @@ void KernelPrinter::print_op(const Op& op) {
       {OpCode::convert, &KernelPrinter::print_convert},
       {OpCode::divide, &KernelPrinter::print_divide},
       {OpCode::dot, &KernelPrinter::print_dot},
-      {OpCode::drain_stores, &KernelPrinter::print_drain},
       {OpCode::enter, &KernelPrinter::print_enter},
       {OpCode::if_, &KernelPrinter::print_if},
       {OpCode::in_place, &KernelPrinter::print_in_place},
@@ -105,14 +122,8 @@ void KernelPrinter::print_op(const Op& op) {
       {OpCode::issue, &KernelPrinter::print_issue},
       {OpCode::load, &KernelPrinter::print_load},
       {OpCode::loop, &KernelPrinter::print_loop},
-      {OpCode::meet_role, &KernelPrinter::print_meeting},
-      {OpCode::meet_warpgroup, &KernelPrinter::print_meeting},
       {OpCode::nest, &KernelPrinter::print_nest},
       {OpCode::next_tile, &KernelPrinter::print_next_tile},
-      {OpCode::ping_pong_arrive, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_close, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_open, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_wait, &KernelPrinter::print_ping_pong},
       {OpCode::read_slot, &KernelPrinter::print_slot},
       {OpCode::reduce_max, &KernelPrinter::print_reduction},
       {OpCode::reduce_min, &KernelPrinter::print_reduction},
@@ -134,9 +145,13 @@ void KernelPrinter::print_op(const Op& op) {
   // Sources and views have no text of their own, and a yield that of its region's op.
   bool printed = kind_of(op.code) == OpKind::source || op.code == OpCode::transpose ||
                  op.code == OpCode::yield;
+  const int warps = role_ ? role_->warps : 0, groups = warps / 4;
   for (const auto& [code, text] : statements)
     if (code == op.code) {
-      out_.line("{}", text);
+      out_.line("{}",
+                fmt::format(fmt::runtime(text), fmt::arg("groups", groups),
+                            fmt::arg("last_group", groups - 1), fmt::arg("threads", warps * 32),
+                            fmt::arg("pending", op.pending)));
       printed = true;
     }
   for (const auto& [code, print] : functions)

@@ -187,7 +187,7 @@ class KernelPrinter {
   std::string representative(const Shape& shape) const;
   [[nodiscard]] bool is_bulk_copy(const ir::Op& op) const;
 
-  static constexpr int group_warps = 4, group_threads = 128;  ///< of a warpgroup
+  static constexpr int group_threads = 128;  ///< of a warpgroup
 
   // print_roles.cpp: producer and consumers, how they meet, bulk copies
   void collect_tensor_maps();
@@ -195,10 +195,7 @@ class KernelPrinter {
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
   void print_role(const ir::Op& op);
   void print_wait_products(const ir::Op& op);
-  void print_ping_pong(const ir::Op& op);
-  void print_meeting(const ir::Op& op);
   void print_bulk_store(const ir::Op& op);
-  void print_drain(const ir::Op& op);
 
   // print_rings.cpp: the slots between producer and consumers
   struct Ring {
