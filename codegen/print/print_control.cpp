@@ -189,8 +189,7 @@ bool KernelPrinter::does_something(const Op& op, BlockId region) const {
   const std::vector<ValueId>& yielded = last_of(f_, region).operands;
   const auto sources = [&](OpId id) { return kind_of(f_[id].code) == OpKind::source; };
   for (std::size_t i = 0; i < yielded.size(); ++i) {
-    const Op* made_by = f_.definition(yielded[i]);
-    const bool any = made_by && made_by->code == OpCode::undefined;
+    const bool any = definition_as(f_, yielded[i], OpCode::undefined) != nullptr;
     const bool there = f_[yielded[i]].array && f_[yielded[i]].array == f_[op.results[i]].array;
     if (uses_[op.results[i].index] > 0 && !any && !there) return true;
   }

@@ -60,13 +60,10 @@ void KernelPrinter::declare(ValueId value, bool zero, const std::string& otherwi
 
 /// Gives a value its array, and puts what another holds into it unless they share it.
 void KernelPrinter::become(ValueId value, ValueId from) {
-  const Op* made_by = f_.definition(from);
-  const double* number = constant_of(f_, from);
-  const bool source = made_by && kind_of(made_by->code) == OpKind::source;
-  if (made_by && made_by->code == OpCode::undefined) return declare(value);
-  const bool zero = number && *number == 0 && f_[value].layout.space != Space::operand;
+  if (definition_as(f_, from, OpCode::undefined)) return declare(value);
+  const bool zero = is_number(f_, from, 0) && f_[value].layout.space != Space::operand;
   declare(value, zero);
-  if (zero || (!source && storage_[from.index] == storage_[value.index])) return;
+  if (zero || (!is_source(f_, from) && storage_[from.index] == storage_[value.index])) return;
   Writer::Scopes scopes;
   const Cursor cursor = open_loops(shape_of(value), scopes);
   out_.line("{} = {};", element(value, cursor), element(from, cursor));

@@ -37,8 +37,7 @@ void KernelPrinter::print_segment(const Op& op) {
     return fmt::format("fc::max({}, fc::min({}, {}))", least, scalar(op.operands[bound]),
                        dimension);
   };
-  const double* zero = constant_of(f_, op.operands[0]);
-  if (zero && *zero == 0) {
+  if (is_number(f_, op.operands[0], 0)) {
     segment.length = constant("int", axis.name + "_length", cut(1, "0"));
   } else {
     segment.first = constant("int", axis.name + "_first", cut(0, "0"));
@@ -234,9 +233,7 @@ void KernelPrinter::prepare_sources(BlockId block) {
     if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value || is_computed(f_, c)) continue;
-      const Op* made_by = f_.definition(c.value);
-      const bool source = made_by && kind_of(made_by->code) == OpKind::source;
-      if (!source && storage_[c.value.index].empty()) return;
+      if (!is_source(f_, c.value) && storage_[c.value.index].empty()) return;
     }
     source_pointer(op);
   });
