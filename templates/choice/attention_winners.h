@@ -13,15 +13,10 @@
 
 namespace flashcore {
 
-/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`, which may
-/// leave out what is as in a Schedule of no fields. What else stands in an entry (what was measured,
-/// and where) is for people.
-struct WinnersFile {
-  std::string_view name, text;
-};
-
-/// attention_winners.json, built in.
-std::span<const WinnersFile> shipped_winners();
+/// The table that ships, attention_winners.json: a JSON array of objects, each with the fields of a key
+/// and a `schedule`, which may leave out what is as in a Schedule of no fields. What else stands in an
+/// entry (what was measured, and where) is for people.
+std::string_view shipped_winners();
 
 /// The closest key under which a table may hold a schedule for the spec and the problem, as a JSON
 /// object: target, head_dim, head_dim_v; mask ("full", "causal", or the expression); score and sink

@@ -157,7 +157,7 @@ template DecodeCosts costs_from(std::span<const double> numbers);
 
 const CostModel& CostModel::first() {
   static const CostModel model =
-      *find(parsed(shipped_costs().front().text).front()["target"].get<std::string>());
+      *find(parsed(shipped_costs()).front()["target"].get<std::string>());
   return model;
 }
 
@@ -175,7 +175,7 @@ const FamilyCosts* CostModel::family(const std::string& name) const {
 std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts& gpu,
                                          std::string_view table) {
   const Json mine = table.empty() ? Json::array() : parsed(table);
-  static const Json shipped = parsed(shipped_costs().front().text);
+  static const Json shipped = parsed(shipped_costs());
   // Of any GPU, if none is named.
   const auto first_of = [&](const Json& entries, std::optional<std::string> name) -> const Json* {
     for (const Json& entry : entries)

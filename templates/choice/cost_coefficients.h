@@ -122,12 +122,8 @@ CostNames names_of_costs();
 template <class Costs>
 Costs costs_from(std::span<const double> numbers);
 
-/// A table of coefficients as text: a JSON array with an object for each GPU.
-struct CostFile {
-  std::string_view name, text;
-};
-/// cost_coefficients.json, built in.
-std::span<const CostFile> shipped_costs();
+/// The table that ships, cost_coefficients.json: a JSON array with an object for each GPU.
+std::string_view shipped_costs();
 
 class CostModel {
  public:
