@@ -38,10 +38,10 @@ class CostProbe {
     launch.visible = read.mask.visible_keys(launch.problem, launch.schedule.tiles.at("rows"));
   }
 
-  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
-                                          double bytes_per_us, double cluster_share, double scan_us,
+  [[nodiscard]] std::vector<double> times(const std::string& coefficients, double bytes_per_us,
+                                          double cluster_share, double scan_us,
                                           double score_operation_us) const {
-    const FamilyCosts costs = costs_from<FamilyCosts>(coefficients);
+    const auto costs = costs_from_json<FamilyCosts>(coefficients);
     const CostModel model(gpu_, {.bytes_per_us = bytes_per_us,
                                  .cluster_share = cluster_share,
                                  .scan_us = scan_us,
@@ -97,9 +97,9 @@ class SplitProbe {
          decode_problem(read, own, {batch, heads, q_len, kv_len}, keys, multiprocessors_), splits});
   }
 
-  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
+  [[nodiscard]] std::vector<double> times(const std::string& coefficients,
                                           double bytes_per_us) const {
-    const DecodeCosts costs = costs_from<DecodeCosts>(coefficients);
+    const auto costs = costs_from_json<DecodeCosts>(coefficients);
     std::vector<double> times;
     for (const Launch& launch : launches_)
       times.push_back(to_microseconds(cost_of_splits(
@@ -121,12 +121,6 @@ class SplitProbe {
   std::vector<Launch> launches_;
 };
 
-template <class Costs>
-std::pair<std::vector<std::string>, std::vector<std::string>> cost_names() {
-  CostNames names = names_of_costs<Costs>();
-  return {std::move(names.numbers), std::move(names.by_dim)};
-}
-
 }  // namespace
 
 void bind_cost_model(py::module_& m) {
@@ -143,12 +137,8 @@ void bind_cost_model(py::module_& m) {
       .def("times", &SplitProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"));
   m.def("decode_family",
         [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
-  m.def("decode_cost_names", &cost_names<DecodeCosts>);
   m.def("cost_family",
         [](const std::string& schedule) { return cost_family(schedule_from_json(schedule)); });
-  m.def(
-      "cost_names", &cost_names<FamilyCosts>,
-      "Of coefficients: those that are numbers, and those that have one for each of cost_dims().");
   m.def("cost_dims",
         [] { return std::vector<int>(std::begin(measured_dims), std::end(measured_dims)); });
   m.def("forget_cost_models", &forget_cost_models,

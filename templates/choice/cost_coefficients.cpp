@@ -124,36 +124,11 @@ double at_dim(std::span<const double> of_measured_dims, double head_dim) {
 }
 
 template <class Costs>
-CostNames names_of_costs() {
-  CostNames names;
-  Costs costs;
-  for_each_field(costs, [&](const char* name, auto& field) {
-    const bool is_number = std::is_same_v<decltype(field), double&>;
-    (is_number ? names.numbers : names.by_dim).emplace_back(name);
-  });
-  return names;
+Costs costs_from_json(std::string_view text) {
+  return read_costs<Costs>(Json::parse(text, nullptr, /*allow_exceptions=*/false), "an object");
 }
-template CostNames names_of_costs<FamilyCosts>();
-template CostNames names_of_costs<DecodeCosts>();
-
-template <class Costs>
-Costs costs_from(std::span<const double> numbers) {
-  const CostNames names = names_of_costs<Costs>();
-  const std::size_t meant = names.numbers.size() + names.by_dim.size() * std::size(measured_dims);
-  if (numbers.size() != meant)
-    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), meant));
-  Costs costs;
-  auto next = numbers.begin();
-  for_each_field(costs, [&](const char*, auto& field) {
-    if constexpr (std::is_same_v<decltype(field), double&>)
-      field = *next++;
-    else
-      for ([[maybe_unused]] const int dim : measured_dims) field.push_back(*next++);
-  });
-  return costs;
-}
-template FamilyCosts costs_from(std::span<const double> numbers);
-template DecodeCosts costs_from(std::span<const double> numbers);
+template FamilyCosts costs_from_json(std::string_view text);
+template DecodeCosts costs_from_json(std::string_view text);
 
 const CostModel& CostModel::first() {
   static const CostModel model =

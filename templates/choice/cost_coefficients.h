@@ -111,16 +111,9 @@ struct DecodeCosts {
   std::vector<double> columns_us;
 };
 
-/// What tables call the coefficients of a struct: those that are numbers, and those that have one for
-/// each of measured_dims. `Costs` is FamilyCosts or DecodeCosts.
-struct CostNames {
-  std::vector<std::string> numbers, by_dim;
-};
+/// Such coefficients as a table has them, a JSON object: FamilyCosts or DecodeCosts. Throws ScheduleError.
 template <class Costs>
-CostNames names_of_costs();
-/// From numbers in the order of those names.
-template <class Costs>
-Costs costs_from(std::span<const double> numbers);
+Costs costs_from_json(std::string_view text);
 
 /// The table that ships, cost_coefficients.json: a JSON array with an object for each GPU.
 std::string_view shipped_costs();
