@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -118,8 +119,9 @@ void ScheduleChooser::add_candidates(const Target& target) {
   }
   std::vector<CostedSchedule> costed;
   for (const std::vector<Schedule>& list : lists) {
-    const FamilyCosts* costs = model_->family(cost_family(list.front()));
-    costed.emplace_back(spec_, list.front(), mask_, score, *model_, costs);
+    const auto family = model_->families.find(cost_family(list.front()));
+    costed.emplace_back(spec_, list.front(), mask_, score, *model_,
+                        family == model_->families.end() ? nullptr : &family->second);
   }
   std::vector<std::vector<double>> times;
   for (const AttentionProblem& problem : sample_problems(spec_)) {
@@ -186,7 +188,7 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
     least = std::min(least, times[i]);
   }
   // Of candidates that come out alike the earlier ones do well for more problems.
-  const double enough = 1 / (1 - model_->properties().tie_share);
+  const double enough = 1 / (1 - model_->properties.tie_share);
   double best = infinite;
   const auto predict_one = [&](std::size_t i) {
     const Candidate& candidate = candidates_[i];
@@ -277,20 +279,18 @@ std::string ScheduleChooser::explain(const AttentionProblem& given) const {
                                  problem.batch, problem.heads, problem.q_len, problem.kv_len);
   const std::size_t winner = find_winner(fixed);
   if (candidates_.empty()) return text + ": one for all problems\n";
-  text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu().name,
-                      model_->measured_on());
+  text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu.name,
+                      model_->measured_on);
   if (winner != unknown)
     text += fmt::format("  {}: won a measured search\n", in_words(lists_[winner].front()));
-  std::vector<std::pair<double, std::string>> lines;
+  std::multimap<double, std::string> lines;
   for (const Candidate& candidate : candidates_) {
     const VisibleKeys visible = mask_.visible_keys(problem, candidate.cost.tile_rows());
     const double us = candidate.cost.time_us(problem, visible);
-    lines.emplace_back(
-        us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()), us,
-                        candidate.cost.describe(problem, visible)));
+    lines.emplace(us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()),
+                                  us, candidate.cost.describe(problem, visible)));
   }
-  std::ranges::stable_sort(lines, {}, [](const auto& line) { return line.first; });
-  for (const auto& line : lines) text += line.second;
+  for (const auto& [us, line] : lines) text += line;
   return text;
 }
 

@@ -31,7 +31,7 @@ class ScheduleChooser final : public ScheduleChoice {
 
   /// Those of the model's GPU; without a model, of the GPUs that the shipped table was measured on.
   static int multiprocessors(const std::optional<CostModel>& model) {
-    return (model ? *model : CostModel::first()).gpu().multiprocessors;
+    return (model ? *model : CostModel::first()).gpu.multiprocessors;
   }
 
   /// Those of batch, heads and lengths that the spec leaves open, by the names that its tensors have

@@ -136,17 +136,6 @@ const CostModel& CostModel::first() {
   return model;
 }
 
-const DecodeCosts& CostModel::decoding(const std::string& name) const {
-  const auto found = decoding_.find(name);
-  if (found == decoding_.end()) throw InternalError("no coefficients of decoding for " + name);
-  return found->second;
-}
-
-const FamilyCosts* CostModel::family(const std::string& name) const {
-  const auto found = families_.find(name);
-  return found == families_.end() ? nullptr : &found->second;
-}
-
 std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts& gpu,
                                          std::string_view table) {
   const Json mine = table.empty() ? Json::array() : parsed(table);
@@ -170,27 +159,27 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
     if (const Json* found = first_of(shipped, alike)) measured = found;
   CostModel model;
   const std::string name = entry["gpu"].get<std::string>(), where = "the entry of " + name;
-  model.measured_on_ = measured_gpu(entry).value_or(name);
-  model.gpu_ = gpu;
+  model.measured_on = measured_gpu(entry).value_or(name);
+  model.gpu = gpu;
   if (gpu.multiprocessors == 0)
-    model.gpu_ = {.name = name,
-                  .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
-                  .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
-  model.costs_ = read_costs<GpuCosts>(*measured, where);
-  model.costs_.bytes_per_us = number_of(entry, "bytes_per_us", where);
-  if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
+    model.gpu = {.name = name,
+                 .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
+                 .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
+  model.costs = read_costs<GpuCosts>(*measured, where);
+  model.costs.bytes_per_us = number_of(entry, "bytes_per_us", where);
+  if (model.costs.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
   const bool has_own = entry.contains("properties") || first_shipped == nullptr;
-  model.properties_ = read_costs<ChoiceProperties>(
+  model.properties = read_costs<ChoiceProperties>(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
-  if (model.properties_.tie_share >= 1)
+  if (model.properties.tie_share >= 1)
     refuse(fmt::format("tie_share of {}, properties is no share below 1", where));
   for (const auto& [kind, family] : named_objects(*measured, "families", where).items())
-    model.families_[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
+    model.families[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
   const Json& decoding = named_objects(*measured, "decoding", where);
   for (const std::string_view family : decode_families) {
-    const std::string rows(family), place = where + ", decoding " + rows;
-    if (!decoding.contains(rows)) refuse(place + " is missing");
-    model.decoding_[rows] = read_costs<DecodeCosts>(decoding[rows], place);
+    const std::string rows(family);
+    model.decoding[rows] =
+        read_costs<DecodeCosts>(decoding.value(rows, Json()), where + ", decoding " + rows);
   }
   return model;
 }

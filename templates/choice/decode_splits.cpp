@@ -59,13 +59,10 @@ class Splitting {
            splits * combined_;
   }
 
-  struct Best {
-    Number splits, cost;
-  };
-  [[nodiscard]] Best best() const {
+  [[nodiscard]] CostedSplits<Number> best() const {
     const Number limit = minimum(shares_, Constant(costs_.most_splits));
     Number last = minimum(limit, 1);
-    Best best{last, cost(last)};
+    CostedSplits<Number> best{last, cost(last)};
     for (const int waves : waves_tried) {
       const Number most = maximum(minimum(processors_ * waves / blocks_, limit), 1);
       if constexpr (!std::same_as<Number, Tile>)
@@ -142,9 +139,10 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
   return Splitting(problem, costs).cost(splits) + cost_of_any(problem, costs);
 }
 
-CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
-  const auto [splits, cost] = Splitting(problem, costs).best();
-  return {splits, cost + cost_of_any(problem, costs)};
+CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
+  CostedSplits<std::int64_t> best = Splitting(problem, costs).best();
+  best.cost += cost_of_any(problem, costs);
+  return best;
 }
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {

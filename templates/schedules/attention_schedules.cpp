@@ -47,7 +47,7 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
 
 /// Products of one warp each.
 Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
-  const int dim = std::max(spec.head_dim, spec.value_dim());
+  const int dim = widest(spec);
   const bool masked = !spec.mask.is_full();
   // Data centre parts have 160 KiB a multiprocessor and more, workstation parts 100.
   const bool roomy = target.shared_per_block >= 160 * 1024;
@@ -115,9 +115,7 @@ std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target
   if (target.mma_m16n8k16) {
     // Sixteen rows a warp and few keys: slow, but whatever an expression asks for fits.
     Schedule smallest = schedules.front();
-    smallest.tiles = {
-        {"rows", 64},
-        {"cols", round_up(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
+    smallest.tiles = {{"rows", 64}, {"cols", widest(spec) <= 128 ? 32 : 16}};
     smallest.warps_m = 4;
     smallest.stages = 1;
     smallest.keep_operands = smallest.peel_masks = false;
