@@ -66,12 +66,6 @@ int carried_registers(const Function& f) {
   return most;
 }
 
-int allowed_registers(const Schedule& schedule) {
-  if (const int budget = register_split(schedule).consumer) return budget;
-  return std::min(schedule.register_limit,
-                  registers_at_start(schedule.threads(), schedule.blocks_per_processor));
-}
-
 /// What tells reasons apart: the words without the numbers, which change with what has been mended.
 std::string kind_of(const Complaint& complaint) {
   std::string words = complaint.what + complaint.why;
@@ -82,7 +76,9 @@ std::string kind_of(const Complaint& complaint) {
 /// What a program, lowered with a schedule, needs more of than there is.
 std::optional<Complaint> refuse_registers(const Function& lowered, const Schedule& schedule,
                                           const Target& target) {
-  const int needed = carried_registers(lowered), allowed = allowed_registers(schedule);
+  const int needed = carried_registers(lowered), budget = register_split(schedule).consumer;
+  const int start = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
+  const int allowed = budget ? budget : std::min(schedule.register_limit, start);
   if (needed <= allowed) return std::nullopt;
   const bool roles = schedule.copy == CopyInstruction::tma;
   return Complaint{

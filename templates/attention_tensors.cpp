@@ -43,6 +43,13 @@ void set_padded(const AttentionTensors& t, Axis axis, const char* lengths) {
   t.builder->segment(axis, 0, t.given_length(lengths));
 }
 
+std::vector<Axis> axes_of(const Tile& tile) {
+  std::vector<Axis> axes;
+  for (const ir::AxisId axis : tile.owner()->function()[tile.id()].type.axes)
+    axes.push_back({tile.owner(), axis});
+  return axes;
+}
+
 /// A reason is "what: why; what would work", each part after the first perhaps missing. What is in
 /// quotation marks is the user's.
 Complaint complaint_of(const std::string& reason) {
@@ -184,17 +191,6 @@ Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b) {
   if (spec.products == Products::tf32) return dot(a[0], b[0], OperandRounding::tf32);
   return dot(a, b);
 }
-
-namespace {
-
-std::vector<Axis> axes_of(const Tile& tile) {
-  std::vector<Axis> axes;
-  for (const ir::AxisId axis : tile.owner()->function()[tile.id()].type.axes)
-    axes.push_back({tile.owner(), axis});
-  return axes;
-}
-
-}  // namespace
 
 Tile AttentionTensors::scores_at(const ScoreSite& site, const Tile& products, const Tile& scale,
                                  double unit) const {

@@ -142,7 +142,7 @@ void ScheduleChooser::add_candidates(const Target& target) {
 
 void ScheduleChooser::add_table(Winners winners) {
   Table& table = tables_.emplace_back(Table{std::move(winners), {}});
-  for (const Winner& winner : table.winners.all()) {
+  for (const Winner& winner : table.winners.all) {
     std::vector<Schedule> list =
         lists_.at(find_fastest(as_fixed_by(spec_, winner.largest_problem())));
     list.insert(list.begin(), winner.schedule);
@@ -239,7 +239,7 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
   for (const Candidate& candidate : candidates_) add(candidate.list);
   for (const Table& table : tables_)
     for (std::size_t i = 0; i < table.lists.size(); ++i)
-      if (table.winners.all()[i].may_be_for(problems)) add(table.lists[i]);
+      if (table.winners.all[i].may_be_for(problems)) add(table.lists[i]);
   return numbers;
 }
 

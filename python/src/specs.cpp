@@ -214,8 +214,8 @@ void bind_specs(py::module_& m) {
                                       : Winners::shipped(spec, target, processors);
         const std::size_t found =
             winners.find(as_fixed_by(spec, AttentionProblem{batch, heads, q_len, kv_len}));
-        if (found == winners.all().size()) return std::nullopt;
-        return to_json(winners.all()[found].schedule);
+        if (found == winners.all.size()) return std::nullopt;
+        return to_json(winners.all[found].schedule);
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);

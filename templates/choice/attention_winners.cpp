@@ -231,8 +231,8 @@ Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int mu
 }
 
 std::size_t Winners::find(const AttentionProblem& problem) const {
-  if (winners_.empty()) return 0;
-  const std::size_t blocks = block_class(problem, multiprocessors_);
+  if (all.empty()) return 0;
+  const std::size_t blocks = block_class(problem, multiprocessors);
   // What is not known of a problem is in no class.
   const auto class_if_known = [](std::int64_t length) { return length > 0 ? class_of(length) : 0; };
   const auto fits = [](std::int64_t greatest, std::int64_t own) {
@@ -240,10 +240,10 @@ std::size_t Winners::find(const AttentionProblem& problem) const {
   };
   const std::int64_t heads = class_if_known(problem.batch * problem.heads),
                      q_len = class_if_known(problem.q_len), kv_len = class_if_known(problem.kv_len);
-  std::size_t closest = winners_.size();
+  std::size_t closest = all.size();
   int most = -1;
-  for (std::size_t i = 0; i < winners_.size(); ++i) {
-    const Winner& w = winners_[i];
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Winner& w = all[i];
     if (w.blocks != blocks || !fits(w.heads, heads) || !fits(w.q_len, q_len) ||
         !fits(w.kv_len, kv_len))
       continue;

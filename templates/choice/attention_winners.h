@@ -46,27 +46,21 @@ struct Winner {
 };
 
 /// The entries of a table that are for a spec and a target.
-class Winners {
- public:
-  /// Of an empty text none. An entry that cannot be used is left aside, and a field of a key that an entry leaves out is
-  /// that of plain full attention of any length. Throws ScheduleError for a table that cannot be
-  /// read.
+struct Winners {
+  std::vector<Winner> all;
+  int multiprocessors = 0;
+
+  /// Of an empty text none. An entry that cannot be used is left aside, and a field of a key that an
+  /// entry leaves out is that of plain full attention of any length. Throws ScheduleError for a table
+  /// that cannot be read.
   static Winners of(std::string_view table, const AttentionSpec& spec, const Target& target,
                     int multiprocessors);
   /// Those of the table that ships.
   static Winners shipped(const AttentionSpec& spec, const Target& target, int multiprocessors);
 
-  [[nodiscard]] std::span<const Winner> all() const { return winners_; }
-  /// The place of the one for the problem, the closest; all().size() where there is none. A number:
+  /// The place of the one for the problem, the closest; all.size() where there is none. A number:
   /// whether an optional holds one is read back from memory, at every launch.
   [[nodiscard]] std::size_t find(const AttentionProblem& problem) const;
-
- private:
-  Winners(std::vector<Winner> winners, int multiprocessors)
-      : winners_(std::move(winners)), multiprocessors_(multiprocessors) {}
-
-  std::vector<Winner> winners_;
-  int multiprocessors_;
 };
 
 /// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.
