@@ -2,7 +2,6 @@
 // them in order.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>

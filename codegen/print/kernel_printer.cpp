@@ -1,11 +1,9 @@
 // The walk over blocks: scalars, loops and what they carry.
 #include "codegen/print/kernel_printer.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
-#include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"

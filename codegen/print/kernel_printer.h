@@ -43,6 +43,10 @@ class KernelPrinter {
     std::vector<std::string> fragments, slots;
     std::string element;
   };
+  /// Such loops, which end with it.
+  struct Loops : Cursor {
+    Writer::Scopes scopes;
+  };
 
   // kernel_printer.cpp: blocks, scalars
   Print print_op, print_slot, print_in_place, print_scalar, print_convert;
@@ -90,7 +94,7 @@ class KernelPrinter {
   void become(ir::ValueId value, ir::ValueId from);
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
-  Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+  Loops open_loops(const Shape& shape, bool braces = false);
   void declare_lane_offsets();
   using LaneAxis = std::pair<ir::AxisId, ir::AxisLayout>;
   [[nodiscard]] const std::string* lane_offset_of(const LaneAxis& wanted) const;
@@ -138,7 +142,7 @@ class KernelPrinter {
   void print_constant_tile(const ir::Op& op, double value);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
-  void open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces);
+  Writer::Scopes open_rows(const Shape& shape, bool braces);
   void print_row_pairs(const ir::Op& convert, const Shape& shape);
   std::string moved_rows(const ir::Buffer& buffer, const std::string& address) const;
 

@@ -114,8 +114,7 @@ void KernelPrinter::set_aside(ValueId value) {
   const std::string to = storage_[value.index] = names_.unique(f_[value].name);
   if (is_scalar) return out_.line("const auto {} = {};", to, from);
   out_.line("decltype({}) {};", from, to);
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes);
+  const Loops cursor = open_loops(shape_of(value));
   const std::string copied = element(value, cursor);
   storage_[value.index] = from;
   out_.line("{} = {};", copied, element(value, cursor));
@@ -168,8 +167,7 @@ void KernelPrinter::print_bound(const Op& op) {
       fmt::format("whether no square of {} is above {}", label(tile), label(op.operands[1])));
   out_.line("float {}[{}] = {{}};", squares, chains);
   {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(tile), scopes, /*braces=*/true);
+    const Loops cursor = open_loops(shape_of(tile), /*braces=*/true);
     std::string chain = cursor.element;
     for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
     const std::string sum = names_.unique("sum");

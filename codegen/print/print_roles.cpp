@@ -1,7 +1,6 @@
 // Producer and consumers, how they meet, and what the copy engine moves.
 #include <algorithm>
 
-#include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"

@@ -40,7 +40,7 @@ class Writer {
   class Scopes {
    public:
     Scopes() = default;
-    Scopes(const Scopes&) = delete;
+    Scopes(Scopes&&) = default;
     Scopes& operator=(const Scopes&) = delete;
     ~Scopes() {
       while (!scopes_.empty()) scopes_.pop_back();

@@ -157,8 +157,7 @@ void KernelPrinter::print_access(const Op& op) {
     walked.layouts.back().slots = 1;
     require_alignment(op.tensor, count * size_of(f_[op.tensor].dtype));
   }
-  Writer::Scopes scopes;
-  Cursor cursor = open_loops(walked, scopes);
+  Loops cursor = open_loops(walked);
   cursor.layouts = shape.layouts;  // positions are those of the real layout
 
   std::string address = pointer, inside;

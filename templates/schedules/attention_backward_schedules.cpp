@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <span>
 
-#include "dsl/error.h"
 #include "templates/attention_backward.h"
 #include "templates/schedules/schedule_parts.h"
 

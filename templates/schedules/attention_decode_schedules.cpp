@@ -50,16 +50,12 @@ Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int ro
 /// tiles are masked behind a test, and then there are fewer keys.
 std::vector<Schedule> warpgroup_schedules(const DecodeSpec& spec, const Target& target, int rows) {
   std::vector<Schedule> schedules;
-  const auto add = [&](const Schedule& s) {
-    if (std::find(schedules.begin(), schedules.end(), s) == schedules.end()) schedules.push_back(s);
-  };
-  if (target.wgmma) {
-    Schedule peeled = warpgroup_schedule(spec, target, rows, 128);
-    peeled.peel_masks =
-        rows > 64 && spec.rows == DecodeRows::of_head && !spec.attention.mask.is_full();
-    add(peeled);
-    for (const int cols : {128, 96, 64, 32}) add(warpgroup_schedule(spec, target, rows, cols));
-  }
+  if (!target.wgmma) return schedules;
+  for (const int cols : {128, 128, 96, 64, 32})
+    schedules.push_back(warpgroup_schedule(spec, target, rows, cols));
+  schedules.front().peel_masks =
+      rows > 64 && spec.rows == DecodeRows::of_head && !spec.attention.mask.is_full();
+  schedules.erase(std::unique(schedules.begin(), schedules.end()), schedules.end());
   return schedules;
 }
 
