@@ -164,7 +164,7 @@ Program attention_backward_rows(const AttentionSpec& given) {
   const Tensor dout = t.input("dout", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = t.row_input("lse");
   const Tensor delta = t.row_output("delta"), lse_log2 = t.row_output("lse_log2");
-  t.set_segments_of_rows_alone(rows);
+  t.set_segments_alone(rows, Heads::queries);
 
   const Tile out = cast(load(t.at(o, t.head, rows, d_v)).named("out"), DType::f32);
   const Tile dout_tile = cast(load(t.at(dout, t.head, rows, d_v)).named("dout"), DType::f32);
@@ -228,7 +228,7 @@ Program attention_backward_groups(const AttentionSpec& given) {
   ProgramBuilder b("attention_backward_groups");
   AttentionTensors t = declare_attention(b, spec, Heads::keys);
   const Axis cols = b.parallel_tiles("cols", t.kv_len);
-  t.set_segments_of_keys_alone(cols);
+  t.set_segments_alone(cols, Heads::keys);
   const auto sum_up = [&](const std::string& name, int dim) {
     const Tensor heads = t.input(name + "_heads", t.heads, t.kv_len, dim, DType::f32);
     const Tensor sums = t.output(name, t.kv_heads, t.kv_len, dim);
@@ -258,7 +258,7 @@ Program attention_backward_adding_zeros(const AttentionSpec& given) {
   AttentionTensors t = declare_attention(b, spec);
   const Axis rows = b.parallel_tiles("rows", t.q_len), d = b.whole("d", spec.stored_dim());
   const Tensor sums = t.output("dq_sums", t.heads, t.q_len, spec.stored_dim(), DType::f32);
-  t.set_segments_of_rows_alone(rows);
+  t.set_segments_alone(rows, Heads::queries);
   store(t.at(sums, t.head, rows, d), b.fill({rows, d}, 0));
   return b.finish();
 }
@@ -278,7 +278,7 @@ Program attention_backward_adding_queries(const AttentionSpec& given) {
   const Tensor sums = t.input("dq_sums", t.heads, t.q_len, spec.stored_dim(), DType::f32);
   const Tensor dq = t.output("dq", t.heads, t.q_len, spec.stored_dim());
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
-  t.set_segments_of_rows_alone(rows);
+  t.set_segments_alone(rows, Heads::queries);
   const Tile sum = load(t.at(sums, t.head, rows, d)).named("sum");
   store(t.at(dq, t.head, rows, d), cast(sum * scale, spec.dtype));
   return b.finish();

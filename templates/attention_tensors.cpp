@@ -145,12 +145,11 @@ void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
   if (spec->kv_lens) own_kv_len = own_length("kv_lens", length(cols)).named("own_kv_len");
 }
 
-void AttentionTensors::set_segments_of_rows_alone(Axis rows) {
-  if (spec->packed()) set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
-}
-
-void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
-  if (spec->packed()) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
+void AttentionTensors::set_segments_alone(Axis axis, Heads of) {
+  const bool rows = of == Heads::queries;
+  if (spec->packed())
+    set_packed(*this, axis, rows ? "cu_seqlens_q" : "cu_seqlens_k",
+               rows ? "max_q_len" : "max_kv_len");
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,

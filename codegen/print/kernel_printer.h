@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
 #include "codegen/text/fields.h"
@@ -104,13 +105,12 @@ class KernelPrinter {
   Print print_turn, print_tile_loop, print_draw, print_divide;
 
   // print_control.cpp: loops, and regions behind a condition
-  Print print_if, print_enter, print_vote, print_bound, print_loop;
+  Print print_if, print_enter, print_vote, print_bound, print_loop, print_yield;
   [[nodiscard]] bool does_something(const ir::Op& op, ir::BlockId region) const;
   [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
-  void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
-  void start_carried(const ir::Op& loop, std::size_t i);
+  void start_carried(const Carried& carried);
   void assign(ir::ValueId to, ir::ValueId from);
 
   // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these

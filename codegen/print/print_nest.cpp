@@ -1,7 +1,6 @@
 // Elementwise operations in groups, one nest of unrolled loops each; packing for products.
 #include <algorithm>
 
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 

@@ -1,5 +1,4 @@
 // Which tiles a loop visits: the scan that notes it, and the way from one such tile to the next.
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {

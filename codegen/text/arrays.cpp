@@ -1,7 +1,6 @@
 // The arrays of register tiles, and the unrolled loops over their elements.
 
 #include "codegen/analysis/register_interference.h"
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"

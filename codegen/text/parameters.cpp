@@ -3,7 +3,6 @@
 #include <limits>
 #include <utility>
 
-#include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"

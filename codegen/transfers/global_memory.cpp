@@ -1,7 +1,6 @@
 // Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
 #include <algorithm>
 
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 

@@ -2,7 +2,6 @@
 // there, of the warps of a block or of the blocks of a cluster.
 #include "codegen/analysis/register_interference.h"
 #include "codegen/analysis/shared_use.h"
-#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"
