@@ -118,11 +118,8 @@ void ScheduleChooser::add_candidates(const Target& target) {
     return;
   }
   std::vector<CostedSchedule> costed;
-  for (const std::vector<Schedule>& list : lists) {
-    const auto family = model_->families.find(cost_family(list.front()));
-    costed.emplace_back(spec_, list.front(), mask_, score, *model_,
-                        family == model_->families.end() ? nullptr : &family->second);
-  }
+  for (const std::vector<Schedule>& list : lists)
+    costed.emplace_back(spec_, list.front(), mask_, score, *model_);
   std::vector<std::vector<double>> times;
   for (const AttentionProblem& problem : sample_problems(spec_)) {
     std::vector<double>& row = times.emplace_back();

@@ -42,17 +42,18 @@ class CostProbe {
                                           double cluster_share, double scan_us,
                                           double score_operation_us) const {
     const auto costs = costs_from_json<FamilyCosts>(coefficients);
-    const CostModel model{.gpu = gpu_,
-                          .costs = {.bytes_per_us = bytes_per_us,
-                                    .cluster_share = cluster_share,
-                                    .scan_us = scan_us,
-                                    .score_operation_us = score_operation_us},
-                          .properties = CostModel::first().properties};
+    CostModel model{.gpu = gpu_,
+                    .costs = {.bytes_per_us = bytes_per_us,
+                              .cluster_share = cluster_share,
+                              .scan_us = scan_us,
+                              .score_operation_us = score_operation_us},
+                    .properties = CostModel::first().properties};
     std::vector<double> times;
-    for (const Launch& launch : launches_)
-      times.push_back(CostedSchedule(launch.spec->spec, launch.schedule, launch.spec->mask,
-                                     launch.spec->score, model, &costs)
-                          .time_us(launch.problem, launch.visible));
+    for (const auto& [of, schedule, problem, visible] : launches_) {
+      model.families.try_emplace(cost_family(schedule), costs);
+      times.push_back(
+          CostedSchedule(of->spec, schedule, of->mask, of->score, model).time_us(problem, visible));
+    }
     return times;
   }
 

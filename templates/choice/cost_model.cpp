@@ -103,8 +103,7 @@ struct CostedSchedule::Load {
 };
 
 CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, const MaskTraits& mask,
-                               const ScoreTraits& score, const CostModel& model,
-                               const FamilyCosts* costs)
+                               const ScoreTraits& score, const CostModel& model)
     : rows_(s.tiles.at("rows")),
       cols_(s.tiles.at("cols")),
       splits_(s.cluster_splits),
@@ -112,9 +111,11 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
       positions_(s.positions_per_block),
       residents_(residents(spec, s)),
       order_(s.grid_order),
-      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
-      is_known_(costs != nullptr) {
+      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine) {
+  const auto family = model.families.find(cost_family(s));
+  is_known_ = family != model.families.end();
   if (!is_known_) return;
+  const FamilyCosts& costs = family->second;
   const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
   row_bytes_ = size_of(spec.dtype) * (d + dv);
@@ -131,25 +132,25 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes)) - 1) / row_bytes_;
   reread_share_ = model.properties.reread_share;
   us_per_byte_ = 1 / model.costs.bytes_per_us;
-  launch_us_ = costs->launch_us;
-  spread_us_ = costs->spread_us;
+  launch_us_ = costs.launch_us;
+  spread_us_ = costs.spread_us;
   share_of_multiprocessor_ = 1.0 / model.gpu.multiprocessors;
   scan_us_ = mask.bounds_loop() ? 0 : model.costs.scan_us;
-  fill_share_ = costs->fill_share;
-  stall_share_ = costs->stall_share;
+  fill_share_ = costs.fill_share;
+  stall_share_ = costs.stall_share;
   constexpr double least_share = 0.01;
   share_of_held_byte_ = 1 / (std::max(least_share, model.properties.l2_share) * l2_bytes);
-  const double tile_us = at_dim(costs->block_us, dim);
-  const double row_share = share_at_dim(costs->row_share, dim);
+  const double tile_us = at_dim(costs.block_us, dim);
+  const double row_share = share_at_dim(costs.row_share, dim);
   rows_us_ = tile_us * row_share;
   block_us_ = tile_us * (1 - row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
     block_us_ += model.properties.dynamic_us;
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
-  if (!mask.is_full()) block_us_ += costs->mask_us;
-  if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
-  iteration_us_ = costs->iteration_us + at_dim(costs->columns_us, dim) * columns;
-  double busy_us = costs->contention * at_dim(costs->columns_us, dim) * columns;
+  if (!mask.is_full()) block_us_ += costs.mask_us;
+  if (splits_ > 1) block_us_ += costs.split_us * splits_ / 2 + costs.split_dim_us * dims;
+  iteration_us_ = costs.iteration_us + at_dim(costs.columns_us, dim) * columns;
+  double busy_us = costs.contention * at_dim(costs.columns_us, dim) * columns;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double operations_us =
       model.costs.score_operation_us * score.operations * columns * rows_ / 128;

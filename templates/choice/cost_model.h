@@ -40,7 +40,7 @@ class CostedSchedule {
  public:
   /// Of a schedule whose family has no coefficients, no problem has a time.
   CostedSchedule(const AttentionSpec& spec, const Schedule& schedule, const MaskTraits& mask,
-                 const ScoreTraits& score, const CostModel& model, const FamilyCosts* costs);
+                 const ScoreTraits& score, const CostModel& model);
 
   [[nodiscard]] int tile_rows() const { return rows_; }
   /// Microseconds; `visible` is that of blocks of tile_rows() rows. Infinite where the schedule

@@ -57,8 +57,7 @@ TEST(MaskTraits, AreThoseOfTheProgramAndNotOfTheText) {
 double time_of(const AttentionSpec& spec, const Schedule& schedule, const CostModel& model,
                const AttentionProblem& problem) {
   const MaskTraits mask(spec);
-  const FamilyCosts* costs = model.family(cost_family(schedule));
-  const CostedSchedule costed(spec, schedule, mask, traits_of_score(spec), model, costs);
+  const CostedSchedule costed(spec, schedule, mask, traits_of_score(spec), model);
   return costed.time_us(problem, mask.visible_keys(problem, costed.tile_rows()));
 }
 
@@ -217,8 +216,7 @@ TEST(CostModel, HasABoundBelowEveryTime) {
     const MaskTraits traits(spec);
     const ScoreTraits score = traits_of_score(spec);
     for (const Schedule& schedule : hopper_candidates(spec, traits, score)) {
-      const CostedSchedule costed(spec, schedule, traits, score, model,
-                                  model.family(cost_family(schedule)));
+      const CostedSchedule costed(spec, schedule, traits, score, model);
       for (int i = 0; i < 500; ++i) {
         const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64),
                                        draw.length(1, 1 << 15), draw.length(1, 1 << 15)};
