@@ -92,10 +92,9 @@ class ScheduleChooser final : public ScheduleChoice {
   };
   [[nodiscard]] Prediction predict(const AttentionProblem& problem) const;
 
-  const AttentionSpec spec_;
+  const SpecTraits traits_;
   const AttentionProblem fixed_;  ///< by the spec; 0: open
   const std::optional<CostModel> model_;
-  const MaskTraits mask_;
   std::vector<std::string> extents_;
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;

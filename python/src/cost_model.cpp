@@ -32,7 +32,7 @@ class CostProbe {
 
   void add(const std::string& spec, const std::string& schedule, const Numbers& problem) {
     const auto [batch, heads, q_len, kv_len] = problem;
-    const Spec& read = spec_of(spec);
+    const SpecTraits& read = spec_of(spec);
     Launch& launch = launches_.emplace_back(
         Launch{&read, schedule_from_json(schedule), {batch, heads, q_len, kv_len}, {}});
     launch.visible = read.mask.visible_keys(launch.problem, launch.schedule.tiles.at("rows"));
@@ -51,36 +51,27 @@ class CostProbe {
     std::vector<double> times;
     for (const auto& [of, schedule, problem, visible] : launches_) {
       model.families.try_emplace(cost_family(schedule), costs);
-      times.push_back(
-          CostedSchedule(of->spec, schedule, of->mask, of->score, model).time_us(problem, visible));
+      times.push_back(CostedSchedule(*of, schedule, model).time_us(problem, visible));
     }
     return times;
   }
 
  private:
-  struct Spec {
-    AttentionSpec spec;
-    MaskTraits mask;
-    ScoreTraits score;
-  };
   struct Launch {
-    const Spec* spec;
+    const SpecTraits* spec;
     Schedule schedule;
     AttentionProblem problem;
     VisibleKeys visible;
   };
 
-  const Spec& spec_of(const std::string& json) {
-    std::unique_ptr<Spec>& spec = specs_[json];
-    if (!spec) {
-      const AttentionSpec read = attention_spec_from_json(json);
-      spec = std::make_unique<Spec>(Spec{read, MaskTraits(read), traits_of_score(read)});
-    }
+  const SpecTraits& spec_of(const std::string& json) {
+    std::unique_ptr<SpecTraits>& spec = specs_[json];
+    if (!spec) spec = std::make_unique<SpecTraits>(attention_spec_from_json(json));
     return *spec;
   }
 
   GpuFacts gpu_;
-  std::map<std::string, std::unique_ptr<Spec>> specs_;
+  std::map<std::string, std::unique_ptr<SpecTraits>> specs_;
   std::vector<Launch> launches_;
 };
 
@@ -191,9 +182,8 @@ void bind_cost_model(py::module_& m) {
       },
       py::arg("spec"), py::arg("target"), py::arg("problem"));
   m.def("candidate_schedules", [](const std::string& json) {
-    const AttentionSpec spec = attention_spec_from_json(json);
     std::vector<std::string> texts;
-    for (const Schedule& s : hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec)))
+    for (const Schedule& s : hopper_candidates(SpecTraits(attention_spec_from_json(json))))
       texts.push_back(to_json(s));
     return texts;
   });

@@ -102,20 +102,20 @@ struct CostedSchedule::Load {
   }
 };
 
-CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, const MaskTraits& mask,
-                               const ScoreTraits& score, const CostModel& model)
+CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, const CostModel& model)
     : rows_(s.tiles.at("rows")),
       cols_(s.tiles.at("cols")),
       splits_(s.cluster_splits),
       multicast_(s.multicast_blocks),
       positions_(s.positions_per_block),
-      residents_(residents(spec, s)),
+      residents_(residents(traits.spec, s)),
       order_(s.grid_order),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine) {
   const auto family = model.families.find(cost_family(s));
   is_known_ = family != model.families.end();
   if (!is_known_) return;
   const FamilyCosts& costs = family->second;
+  const AttentionSpec& spec = traits.spec;
   const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
   row_bytes_ = size_of(spec.dtype) * (d + dv);
@@ -135,7 +135,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   launch_us_ = costs.launch_us;
   spread_us_ = costs.spread_us;
   share_of_multiprocessor_ = 1.0 / model.gpu.multiprocessors;
-  scan_us_ = mask.bounds_loop() ? 0 : model.costs.scan_us;
+  scan_us_ = traits.mask.bounds_loop() ? 0 : model.costs.scan_us;
   fill_share_ = costs.fill_share;
   stall_share_ = costs.stall_share;
   constexpr double least_share = 0.01;
@@ -147,20 +147,20 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
     block_us_ += model.properties.dynamic_us;
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
-  if (!mask.is_full()) block_us_ += costs.mask_us;
+  if (!traits.mask.is_full()) block_us_ += costs.mask_us;
   if (splits_ > 1) block_us_ += costs.split_us * splits_ / 2 + costs.split_dim_us * dims;
   iteration_us_ = costs.iteration_us + at_dim(costs.columns_us, dim) * columns;
   double busy_us = costs.contention * at_dim(costs.columns_us, dim) * columns;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double operations_us =
-      model.costs.score_operation_us * score.operations * columns * rows_ / 128;
+      model.costs.score_operation_us * traits.score.operations * columns * rows_ / 128;
   iteration_us_ += operations_us;
   busy_us += operations_us;
   // By what share the lookups of a block take longer for each warpgroup beside the first: warpgroups
   // share key tiles, so the next tile waits for the slowest.
   constexpr double wait_share = 0.15;
   const int warpgroups = std::max(1, rows_ / 64);
-  iteration_us_ += model.properties.own_element_us * score.own_elements * columns *
+  iteration_us_ += model.properties.own_element_us * traits.score.own_elements * columns *
                    (1 + wait_share * (warpgroups - 1));
   alone_cubed_ = std::pow(iteration_us_, 3);
   busy_cubed_ = std::pow(busy_us, 3);

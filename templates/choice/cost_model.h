@@ -39,8 +39,7 @@ std::string cost_family(const Schedule& schedule);
 class CostedSchedule {
  public:
   /// Of a schedule whose family has no coefficients, no problem has a time.
-  CostedSchedule(const AttentionSpec& spec, const Schedule& schedule, const MaskTraits& mask,
-                 const ScoreTraits& score, const CostModel& model);
+  CostedSchedule(const SpecTraits& traits, const Schedule& schedule, const CostModel& model);
 
   [[nodiscard]] int tile_rows() const { return rows_; }
   /// Microseconds; `visible` is that of blocks of tile_rows() rows. Infinite where the schedule

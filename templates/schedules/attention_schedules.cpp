@@ -167,22 +167,16 @@ std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& 
 
 }  // namespace
 
-std::vector<std::vector<Schedule>> schedule_lists(const AttentionSpec& spec, const Target& target,
-                                                  const MaskTraits& mask,
-                                                  const ScoreTraits& score) {
+std::vector<std::vector<Schedule>> schedule_lists(const SpecTraits& traits, const Target& target) {
+  const AttentionSpec& spec = traits.spec;
   std::vector<std::vector<Schedule>> lists;
-  std::vector<Schedule> candidates;
-  if (target.wgmma && spec.dtype != DType::f32) candidates = hopper_candidates(spec, mask, score);
-  if (spec.splits_products()) {
-    lists.push_back(split_schedules(spec, target));
-  } else if (spec.dtype == DType::f32) {
-    lists.push_back(float_schedules(spec, target));
-  } else if (!candidates.empty()) {
-    for (const Schedule& candidate : candidates)
+  if (target.wgmma && spec.dtype != DType::f32)
+    for (const Schedule& candidate : hopper_candidates(traits))
       lists.push_back(with_safer(candidate, spec, target));
-  } else {
-    lists.push_back(schedules_of_warps(spec, target));
-  }
+  if (lists.empty())
+    lists.push_back(spec.splits_products()     ? split_schedules(spec, target)
+                    : spec.dtype == DType::f32 ? float_schedules(spec, target)
+                                               : schedules_of_warps(spec, target));
   for (std::vector<Schedule>& list : lists) leave_out_crowded(list, spec, target);
   return lists;
 }

@@ -56,9 +56,9 @@ TEST(MaskTraits, AreThoseOfTheProgramAndNotOfTheText) {
 
 double time_of(const AttentionSpec& spec, const Schedule& schedule, const CostModel& model,
                const AttentionProblem& problem) {
-  const MaskTraits mask(spec);
-  const CostedSchedule costed(spec, schedule, mask, traits_of_score(spec), model);
-  return costed.time_us(problem, mask.visible_keys(problem, costed.tile_rows()));
+  const SpecTraits traits(spec);
+  const CostedSchedule costed(traits, schedule, model);
+  return costed.time_us(problem, traits.mask.visible_keys(problem, costed.tile_rows()));
 }
 
 TEST(CostModel, NamesTheGpuThatWasMeasured) {
@@ -175,8 +175,7 @@ TEST(CostModel, BeginsTheLastHeadWhenThereIsRoom) {
 TEST(CostModel, HidesALastWaveOfFewBlocksBehindNothing) {
   const CostModel model = *CostModel::find("sm_90a", {"NVIDIA H200", 132, 60 << 20});
   const AttentionSpec spec = spec_of(64, full());
-  const std::vector<Schedule> candidates =
-      hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec));
+  const std::vector<Schedule> candidates = hopper_candidates(SpecTraits(spec));
   const auto us = [&](int cols, int blocks_per_processor, int splits) {
     const auto found = std::ranges::find_if(candidates, [&](const Schedule& s) {
       return s.tiles.at("cols") == cols && s.blocks_per_processor == blocks_per_processor &&
@@ -213,14 +212,13 @@ TEST(CostModel, HasABoundBelowEveryTime) {
   double closest = 0;
   for (const Mask& mask : {full(), causal(), sliding_window(300, 0), prefix(40) | causal()}) {
     const AttentionSpec spec = spec_of(draw.one_of<int>({32, 64, 128, 256}), mask);
-    const MaskTraits traits(spec);
-    const ScoreTraits score = traits_of_score(spec);
-    for (const Schedule& schedule : hopper_candidates(spec, traits, score)) {
-      const CostedSchedule costed(spec, schedule, traits, score, model);
+    const SpecTraits traits(spec);
+    for (const Schedule& schedule : hopper_candidates(traits)) {
+      const CostedSchedule costed(traits, schedule, model);
       for (int i = 0; i < 500; ++i) {
         const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64),
                                        draw.length(1, 1 << 15), draw.length(1, 1 << 15)};
-        const VisibleKeys visible = traits.visible_keys(problem, costed.tile_rows());
+        const VisibleKeys visible = traits.mask.visible_keys(problem, costed.tile_rows());
         const double least = costed.least_us(problem, visible);
         const double us = costed.time_us(problem, visible);
         ASSERT_LE(least, us * (1 + 1e-9))
@@ -293,8 +291,7 @@ TEST(HopperCandidates, FitEveryHeadDim) {
     for (const Mask& mask : {full(), causal(), sliding_window(100, 0), prefix(40) | causal(),
                              documents(ids) & causal()}) {
       const AttentionSpec spec = spec_of(head_dim, mask);
-      const std::vector<Schedule> candidates =
-          hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec));
+      const std::vector<Schedule> candidates = hopper_candidates(SpecTraits(spec));
       EXPECT_GE(candidates.size(), 2U);
       for (const Schedule& candidate : candidates)
         EXPECT_EQ(why_not(attention_forward(spec), candidate, target), std::vector<std::string>{})
