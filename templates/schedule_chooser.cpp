@@ -136,13 +136,13 @@ void ScheduleChooser::add_candidates(const Target& target) {
 }
 
 void ScheduleChooser::add_table(Winners winners) {
-  Table& table = tables_.emplace_back(Table{std::move(winners), {}});
-  for (const Winner& winner : table.winners.all) {
+  for (Winner& winner : winners.all) {
     std::vector<Schedule> list =
         lists_.at(find_fastest(as_fixed_by(traits_.spec, winner.largest_problem())));
     list.insert(list.begin(), winner.schedule);
-    table.lists.push_back(number_of(std::move(list)));
+    winner.list = number_of(std::move(list));
   }
+  tables_.push_back(std::move(winners));
 }
 
 std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
@@ -157,9 +157,9 @@ std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
 }
 
 std::size_t ScheduleChooser::find_winner(const AttentionProblem& problem) const {
-  for (const Table& table : tables_)
-    if (const std::size_t winner = table.winners.find(problem); winner < table.lists.size())
-      return table.lists[winner];
+  for (const Winners& table : tables_)
+    if (const std::size_t winner = table.find(problem); winner < table.all.size())
+      return table.all[winner].list;
   return unknown;
 }
 
@@ -232,9 +232,9 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
     return numbers;
   }
   for (const Candidate& candidate : candidates_) add(candidate.list);
-  for (const Table& table : tables_)
-    for (std::size_t i = 0; i < table.lists.size(); ++i)
-      if (table.winners.all[i].may_be_for(problems)) add(table.lists[i]);
+  for (const Winners& table : tables_)
+    for (const Winner& winner : table.all)
+      if (winner.may_be_for(problems)) add(winner.list);
   return numbers;
 }
 

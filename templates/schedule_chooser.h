@@ -76,10 +76,6 @@ class ScheduleChooser final : public ScheduleChoice {
     CostedSchedule cost;
   };
   static constexpr std::size_t most_candidates = 64, most_heights = 4;
-  struct Table {
-    Winners winners;
-    std::vector<std::size_t> lists;  ///< by the winner
-  };
 
   void add_candidates(const Target& target);
   void add_table(Winners winners);
@@ -99,7 +95,7 @@ class ScheduleChooser final : public ScheduleChoice {
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
   std::vector<int> heights_;  ///< of the candidates' tiles, in query rows
-  std::vector<Table> tables_;
+  std::vector<Winners> tables_;
   RememberedChoices remembered_;
 };
 

@@ -35,6 +35,7 @@ struct Winner {
   std::int64_t heads = any, q_len = any, kv_len = any;  ///< the greatest of their classes
   std::size_t blocks = 0;                               ///< the number of their class
   Schedule schedule;
+  std::size_t list = 0;  ///< what a chooser calls the list that begins with it
 
   /// The largest problem that it is for; what may be any number is not known.
   [[nodiscard]] AttentionProblem largest_problem() const {

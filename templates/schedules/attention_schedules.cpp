@@ -177,7 +177,7 @@ std::vector<std::vector<Schedule>> schedule_lists(const SpecTraits& traits, cons
     lists.push_back(spec.splits_products()     ? split_schedules(spec, target)
                     : spec.dtype == DType::f32 ? float_schedules(spec, target)
                                                : schedules_of_warps(spec, target));
-  for (std::vector<Schedule>& list : lists) leave_out_crowded(list, spec, target);
+  leave_out_crowded(lists, spec, target);
   return lists;
 }
 

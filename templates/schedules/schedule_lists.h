@@ -37,8 +37,8 @@ bool is_wide(const AttentionSpec& spec);
 std::vector<Schedule> wide_schedules(const AttentionSpec& spec, const Target& target);
 
 /// Leaves out the schedules that would spill because of the lookups of the mask; finding that out
-/// by compiling takes seconds. The last schedule stays.
-void leave_out_crowded(std::vector<Schedule>& schedules, const AttentionSpec& spec,
+/// by compiling takes seconds. The last schedule of each list stays.
+void leave_out_crowded(std::vector<std::vector<Schedule>>& lists, const AttentionSpec& spec,
                        const Target& target);
 
 }  // namespace flashcore
