@@ -94,12 +94,13 @@ class SplitProbe {
   [[nodiscard]] std::vector<double> times(const std::string& coefficients,
                                           double bytes_per_us) const {
     const auto costs = costs_from_json<DecodeCosts>(coefficients);
+    CostModel model{.costs = {.bytes_per_us = bytes_per_us}};
     std::vector<double> times;
-    for (const Launch& launch : launches_)
-      times.push_back(to_microseconds(cost_of_splits(
-          launch.problem,
-          split_costs(launch.spec, launch.blocks, /*paged_share=*/0, costs, bytes_per_us),
-          launch.splits)));
+    for (const auto& [spec, blocks, problem, splits] : launches_) {
+      model.decoding.try_emplace(decode_family(blocks), costs);
+      const SplitCosts own = split_costs(spec, blocks, /*page_size=*/0, model);
+      times.push_back(to_microseconds(cost_of_splits(problem, own, splits)));
+    }
     return times;
   }
 

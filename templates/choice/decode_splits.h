@@ -57,14 +57,8 @@ DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& bloc
                              std::int64_t multiprocessors);
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
-/// `paged_share` is that of ChoiceProperties where keys come through pages, else 0.
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
-                       const DecodeCosts& costs, double bytes_per_us);
-inline SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
-                              int page_size = 0, const CostModel& model = CostModel::first()) {
-  return split_costs(spec, blocks, page_size ? model.properties.paged_share : 0,
-                     model.decoding.at(decode_family(blocks)), model.costs.bytes_per_us);
-}
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0,
+                       const CostModel& model = CostModel::first());
 
 /// What so many splits cost: the multiprocessor that ends last or the bytes from memory, which hold
 /// each other up where both take long, and combining.
