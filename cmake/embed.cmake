@@ -1,7 +1,8 @@
 # Puts text files into a library, so that an installed FlashCore reads nothing from disk.
 #
-# flashcore_embed(<target> FUNCTION <name> HEADER <header> TYPE <type> FILES <pattern>...) defines
-# flashcore::<name>(), declared in <header>: a span of <type>{name, text}, sorted by name.
+# flashcore_embed(<target> FUNCTION <name> HEADER <header> [TYPE <type>] FILES <pattern>...) defines
+# flashcore::<name>(), declared in <header>: a span of <type>{name, text}, sorted by name; without a
+# type the text of the one file that there is.
 set(FLASHCORE_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/embed_files.cmake)
 
 function(flashcore_embed target)

@@ -1,19 +1,26 @@
-# Runs at build time for flashcore_embed: writes OUTPUT, the table of FILES as C++ raw strings.
+# Runs at build time for flashcore_embed: writes OUTPUT, the text of a file or the table of FILES, as
+# C++ raw strings.
 string(REPLACE "," ";" FILES "${FILES}")
 set(table "")
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME)
   file(READ ${file} text)
-  string(APPEND table "    {\"${name}\", R\"~embedded~(${text})~embedded~\"},\n")
+  set(literal "R\"~embedded~(${text})~embedded~\"")
+  string(APPEND table "    {\"${name}\", ${literal}},\n")
 endforeach()
+if(TYPE)
+  set(result "std::span<const ${TYPE}>")
+  set(body "  static constexpr ${TYPE} files[] = {\n${table}  };\n  return files;")
+else()
+  set(result "std::string_view")
+  set(body "  return ${literal};")
+endif()
 file(WRITE ${OUTPUT} "#include \"${HEADER}\"
 
 namespace flashcore {
 
-std::span<const ${TYPE}> ${FUNCTION}() {
-  static constexpr ${TYPE} files[] = {
-${table}  };
-  return files;
+${result} ${FUNCTION}() {
+${body}
 }
 
 }  // namespace flashcore

@@ -104,63 +104,47 @@ class ExpressionText final : ExpressionWriter {
   int written_ = 0;  ///< operations of the text in the making
 };
 
-class LoopExplanation {
- public:
-  LoopExplanation(const Function& before, const Op& loop, const Op& bounded,
-                  const Schedule& schedule, const PositionNames& names)
-      : f_(before), loop_(loop), bounded_(bounded), schedule_(schedule), words_(before, names) {}
-
-  std::string text() {
-    const Axis& axis = f_[loop_.axis];
-    line("loop over {}: tiles of {}, {}{}", axis.name, axis.tile,
-         loop_.descending ? "from the last to the first" : "from the first to the last",
-         schedule_.descending && !loop_.descending ? ", whose order may matter" : "");
-    const std::vector<LoopMask> masks = loop_masks(f_, loop_);
-    if (masks.empty()) line("  no mask: every tile is visited");
-    bool dropped = false;
-    for (const LoopMask& mask : masks) {
-      parts(mask);
-      if (!mask.skips)
-        line("  empty tiles are visited: they change what the loop carries");
-      else if (mask.condition.complete || bounded_.buffer)
-        line("  empty tiles are not visited: they change nothing");
-      else if (!mask.condition.terms.empty())
-        line("  tiles outside the bounds are not visited, all others are");
+/// What the masks of a loop of `f` came to; `bounded` is the same loop behind bound_masks.
+std::string explain_loop(const Function& f, const Op& loop, const Op& bounded,
+                         const Schedule& schedule, ExpressionText words) {
+  std::string text;
+  const auto line = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    text += fmt::format(format, std::forward<Args>(args)...) + "\n";
+  };
+  const Axis& axis = f[loop.axis];
+  line("loop over {}: tiles of {}, {}{}", axis.name, axis.tile,
+       loop.descending ? "from the last to the first" : "from the first to the last",
+       schedule.descending && !loop.descending ? ", whose order may matter" : "");
+  const std::vector<LoopMask> masks = loop_masks(f, loop);
+  const bool scanned(bounded.buffer);
+  bool dropped = false;
+  for (const LoopMask& mask : masks) {
+    for (const ValueId condition : conjuncts_of(f, f[mask.where].operands[0]))
+      if (bounds_loop(f, loop, condition))
+        for (const AffineForm& term : affine_condition(f, condition).terms)
+          line("  bounded: {}", words.bound(term, loop.axis));
       else
-        line("  every tile is visited: nothing says ahead which ones are empty");
-      dropped = dropped || (mask.droppable && (mask.condition.complete || bounded_.buffer));
-    }
-    if (masks.empty()) return std::move(text_);
-    if (!dropped)
-      line("  every tile that is visited is masked");
-    else if (bounded_.buffer || !schedule_.peel_masks)
-      line("  full tiles run without the mask, after one test a tile");
+        line("  {}: {}", scanned ? "scanned" : "not analysed", words.of(condition));
+    if (!mask.skips)
+      line("  empty tiles are visited: they change what the loop carries");
+    else if (mask.condition.complete || scanned)
+      line("  empty tiles are not visited: they change nothing");
+    else if (!mask.condition.terms.empty())
+      line("  tiles outside the bounds are not visited, all others are");
     else
-      line("  full tiles run without the mask, in a loop of their own");
-    return std::move(text_);
+      line("  every tile is visited: nothing says ahead which ones are empty");
+    dropped = dropped || (mask.droppable && (mask.condition.complete || scanned));
   }
-
- private:
-  void parts(const LoopMask& mask) {
-    for (const ValueId condition : conjuncts_of(f_, f_[mask.where].operands[0]))
-      if (bounds_loop(f_, loop_, condition))
-        for (const AffineForm& term : affine_condition(f_, condition).terms)
-          line("  bounded: {}", words_.bound(term, loop_.axis));
-      else
-        line("  {}: {}", bounded_.buffer ? "scanned" : "not analysed", words_.of(condition));
-  }
-
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
-  }
-
-  const Function& f_;
-  const Op &loop_, &bounded_;
-  const Schedule& schedule_;
-  ExpressionText words_;
-  std::string text_;
-};
+  if (masks.empty())
+    line("  no mask: every tile is visited");
+  else if (!dropped)
+    line("  every tile that is visited is masked");
+  else if (scanned || !schedule.peel_masks)
+    line("  full tiles run without the mask, after one test a tile");
+  else
+    line("  full tiles run without the mask, in a loop of their own");
+  return text;
+}
 
 }  // namespace
 
@@ -177,7 +161,7 @@ std::string explain(const Program& program, const Schedule& schedule, const Targ
   const std::vector<OpId> loops = loops_of(before), bounded = loops_of(after);
   std::string text;
   for (std::size_t i = 0; i < loops.size(); ++i)
-    text += LoopExplanation(before, before[loops[i]], after[bounded[i]], schedule, names).text();
+    text += explain_loop(before, before[loops[i]], after[bounded[i]], schedule, {before, names});
   if (text.empty()) text = "no loops\n";
   for (const std::string& note : notes) text += note + "\n";
   return text;

@@ -14,8 +14,6 @@ namespace {
 using namespace ir;
 using namespace schedule_rules;
 
-using Rule = void (*)(const ScheduleCheck&);
-
 bool is_tiled(const Axis& axis) {
   if (axis.alias_of) return false;  // it has the tiles of another
   return axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
@@ -153,7 +151,7 @@ void missing_tiles(const ScheduleCheck& check) {
                    fmt::format("schedule.tiles[\"{}\"] = 64", axis.name), with_tile(axis.name, 64));
 }
 
-constexpr Rule rules[] = {
+constexpr Rule* rules[] = {
     instruction,    copies,         warpgroups,     computed_rows,    register_budgets,
     no_producer,    chains,         ping_pong,      sums_by_products, outer_stages,
     persistence,    positions,      tile_scheduler, cluster_splits,   multicast,
@@ -182,7 +180,7 @@ std::vector<std::vector<Mending>> lesser_schedules(const Schedule& schedule) {
 std::vector<Reason> check_schedule(const Function& f, const PassContext& context) {
   std::vector<Reason> reasons;
   const ScheduleCheck check{f, context.schedule, context.target, reasons};
-  for (const Rule rule : rules) rule(check);
+  for (Rule* const rule : rules) rule(check);
   return reasons;
 }
 

@@ -2,7 +2,6 @@
 // them in order.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -57,18 +56,10 @@ struct ScheduleCheck {
   }
 };
 
+using Rule = void(const ScheduleCheck&);
+
 // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
-void warpgroups(const ScheduleCheck& check);
-void computed_rows(const ScheduleCheck& check);
-void register_budgets(const ScheduleCheck& check);
-void no_producer(const ScheduleCheck& check);
-void ping_pong(const ScheduleCheck& check);
-void outer_stages(const ScheduleCheck& check);
-void sums_by_products(const ScheduleCheck& check);
-void tile_scheduler(const ScheduleCheck& check);
-void persistence(const ScheduleCheck& check);
-void positions(const ScheduleCheck& check);
-void cluster_splits(const ScheduleCheck& check);
-void multicast(const ScheduleCheck& check);
+Rule warpgroups, computed_rows, register_budgets, no_producer, ping_pong, outer_stages,
+    sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast;
 
 }  // namespace flashcore::schedule_rules

@@ -66,12 +66,6 @@ int carried_registers(const Function& f) {
   return most;
 }
 
-int allowed_registers(const Schedule& schedule) {
-  if (const int budget = register_split(schedule).consumer) return budget;
-  return std::min(schedule.register_limit,
-                  registers_at_start(schedule.threads(), schedule.blocks_per_processor));
-}
-
 /// What tells reasons apart: the words without the numbers, which change with what has been mended.
 std::string kind_of(const Complaint& complaint) {
   std::string words = complaint.what + complaint.why;
@@ -79,99 +73,79 @@ std::string kind_of(const Complaint& complaint) {
   return words;
 }
 
-class Search {
- public:
-  Search(const Program& program, const Schedule& schedule, const Target& target)
-      : program_(program), schedule_(schedule), target_(target) {}
-
-  std::vector<std::string> run() {
-    for (Reason& reason : check_schedule(program_.function(), {schedule_, target_})) {
-      reasons_.push_back(reason.complaint);
-      if (reason.mending.change) reason.mending.change(schedule_);
-      if (!reason.mending.words.empty()) taken_.push_back(reason.mending.words);
-      known_.insert(kind_of(reason.complaint));
-    }
-    // What no change mends, such as an instruction that the target lacks, does not stop the passes.
-    unmendable_ = check_schedule(program_.function(), {schedule_, target_}).size();
-    while (std::optional<Complaint> complaint = attempt(schedule_)) {
-      note(*complaint);
-      // Behind too few registers nothing hides: the passes have come through.
-      if (came_through_ || !mend()) break;
-    }
-    std::vector<std::string> texts;
-    for (const Complaint& complaint : reasons_) texts.emplace_back(Error(complaint).what());
-    return texts;
-  }
-
- private:
-  /// What a schedule is refused for, if it is.
-  std::optional<Complaint> attempt(const Schedule& schedule) {
-    Target able = target_;
-    if (unmendable_)
-      able.mma_m16n8k16 = able.tf32 = able.async_copy = able.bf16 = able.wgmma = able.tma = true;
-    came_through_ = false;
-    try {
-      Function lowered;
-      (void)generate(program_, schedule, able,
-                     [&](std::string_view, const Function& f) { lowered = f; });
-      came_through_ = true;
-      return registers(lowered, schedule);
-    } catch (const Error& error) {
-      return error.complaint();
-    }
-  }
-
-  std::optional<Complaint> registers(const Function& lowered, const Schedule& schedule) const {
-    const int needed = carried_registers(lowered), allowed = allowed_registers(schedule);
-    if (needed <= allowed) return std::nullopt;
-    const bool roles = schedule.copy == CopyInstruction::tma;
-    return Complaint{
-        fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
-        fmt::format("a loop carries so many, and {} {}threads in {} block(s) a multiprocessor of "
-                    "{} have {} each",
-                    roles ? schedule.consumer_threads() : schedule.threads(),
-                    roles ? "computing " : "", schedule.blocks_per_processor, target_.name,
-                    allowed),
-        "smaller tiles, more warps for the same rows, or fewer blocks_per_processor",
-        {}};
-  }
-
-  void note(Complaint complaint) {
-    known_.insert(kind_of(complaint));
-    if (!taken_.empty()) complaint.what += fmt::format(" (taking {})", fmt::join(taken_, ", "));
-    reasons_.push_back(std::move(complaint));
-  }
-
-  /// Takes the first change after which the passes come through or find something new.
-  bool mend() {
-    for (const Mending& mending : nearby(schedule_)) {
-      Schedule changed = schedule_;
-      mending.change(changed);
-      if (changed == schedule_) continue;
-      const std::optional<Complaint> left = attempt(changed);
-      if (left && known_.contains(kind_of(*left))) continue;
-      schedule_ = std::move(changed);
-      taken_.push_back(mending.words);
-      return true;
-    }
-    return false;
-  }
-
-  const Program& program_;
-  Schedule schedule_;
-  const Target& target_;
-  std::size_t unmendable_ = 0;
-  bool came_through_ = false;
-  std::vector<Complaint> reasons_;
-  std::vector<std::string> taken_;  ///< changes made so far, in words
-  std::set<std::string> known_;     ///< every reason so far
-};
+/// What a program, lowered with a schedule, needs more of than there is.
+std::optional<Complaint> refuse_registers(const Function& lowered, const Schedule& schedule,
+                                          const Target& target) {
+  const int needed = carried_registers(lowered), budget = register_split(schedule).consumer;
+  const int start = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
+  const int allowed = budget ? budget : std::min(schedule.register_limit, start);
+  if (needed <= allowed) return std::nullopt;
+  const bool roles = schedule.copy == CopyInstruction::tma;
+  return Complaint{
+      fmt::format("{} needs more than {} registers a thread", lowered.name, needed),
+      fmt::format("a loop carries so many, and {} {}threads in {} block(s) a multiprocessor of {} "
+                  "have {} each",
+                  roles ? schedule.consumer_threads() : schedule.threads(),
+                  roles ? "computing " : "", schedule.blocks_per_processor, target.name, allowed),
+      "smaller tiles, more warps for the same rows, or fewer blocks_per_processor",
+      {}};
+}
 
 }  // namespace
 
-std::vector<std::string> why_not(const Program& program, const Schedule& schedule,
+std::vector<std::string> why_not(const Program& program, const Schedule& given,
                                  const Target& target) {
-  return Search(program, schedule, target).run();
+  Schedule schedule = given;
+  std::vector<Complaint> reasons;
+  std::vector<std::string> taken;  // changes made so far, in words
+  std::set<std::string> known;     // every reason so far
+  for (const Reason& reason : check_schedule(program.function(), {schedule, target})) {
+    reasons.push_back(reason.complaint);
+    if (reason.mending.change) reason.mending.change(schedule);
+    if (!reason.mending.words.empty()) taken.push_back(reason.mending.words);
+    known.insert(kind_of(reason.complaint));
+  }
+  // What no change mends, such as an instruction that the target lacks, does not stop the passes.
+  Target able = target;
+  if (!check_schedule(program.function(), {schedule, target}).empty())
+    able.mma_m16n8k16 = able.tf32 = able.async_copy = able.bf16 = able.wgmma = able.tma = true;
+  // What a schedule is refused for, if it is.
+  bool came_through = false;
+  const auto attempt = [&](const Schedule& one) -> std::optional<Complaint> {
+    came_through = false;
+    try {
+      Function lowered;
+      (void)generate(program, one, able, [&](std::string_view, const Function& f) { lowered = f; });
+      came_through = true;
+      return refuse_registers(lowered, one, target);
+    } catch (const Error& error) {
+      return error.complaint();
+    }
+  };
+  // Takes the first change after which the passes come through or find something new.
+  const auto mend = [&] {
+    for (const Mending& mending : nearby(schedule)) {
+      Schedule changed = schedule;
+      mending.change(changed);
+      if (changed == schedule) continue;
+      const std::optional<Complaint> left = attempt(changed);
+      if (left && known.contains(kind_of(*left))) continue;
+      schedule = std::move(changed);
+      taken.push_back(mending.words);
+      return true;
+    }
+    return false;
+  };
+  while (std::optional<Complaint> complaint = attempt(schedule)) {
+    known.insert(kind_of(*complaint));
+    if (!taken.empty()) complaint->what += fmt::format(" (taking {})", fmt::join(taken, ", "));
+    reasons.push_back(*std::move(complaint));
+    // Behind too few registers nothing hides: the passes have come through.
+    if (came_through || !mend()) break;
+  }
+  std::vector<std::string> texts;
+  for (const Complaint& complaint : reasons) texts.emplace_back(Error(complaint).what());
+  return texts;
 }
 
 std::vector<std::string> why_not(const Program& program, std::span<const Schedule> schedules,

@@ -1,34 +1,39 @@
-// Loop-carried state is a plain struct of tiles. This walks its members in order, so that a loop
-// can carry them without the author listing them twice.
+// Loop-carried state is a plain struct of tiles, or of lists of tiles. This walks its members in
+// order, so that a loop can carry them without the author listing them twice.
 #pragma once
 
 #include <concepts>
+#include <vector>
 
 #include "dsl/tile.h"
 
 namespace flashcore::detail {
 
-struct ConvertsToTile {
-  operator Tile() const;  // NOLINT(google-explicit-constructor)
+struct ConvertsToMember {
+  operator Tile() const;               // NOLINT(google-explicit-constructor)
+  operator std::vector<Tile>() const;  // NOLINT(google-explicit-constructor)
 };
 
 template <class State, class... Fields>
 consteval int count_fields() {
-  if constexpr (requires { State{Fields{}..., ConvertsToTile{}}; })
-    return count_fields<State, Fields..., ConvertsToTile>();
+  if constexpr (requires { State{Fields{}..., ConvertsToMember{}}; })
+    return count_fields<State, Fields..., ConvertsToMember>();
   else
     return sizeof...(Fields);
 }
 
-/// Calls visit(Tile&) for the tile itself or for each of up to eight members.
+/// Calls visit(Tile&) for the tile itself, for those of a list, or for those of up to eight members.
 template <class State, class Visit>
 void for_each_tile(State& state, Visit&& visit) {
   if constexpr (std::same_as<std::remove_const_t<State>, Tile>) {
     visit(state);
+  } else if constexpr (std::same_as<std::remove_const_t<State>, std::vector<Tile>>) {
+    for (auto& tile : state) visit(tile);
   } else {
     constexpr int n = count_fields<std::remove_const_t<State>>();
-    static_assert(n >= 1 && n <= 8, "a loop carries a Tile or a struct of one to eight Tiles");
-    auto each = [&](auto&... tiles) { (visit(tiles), ...); };
+    static_assert(n >= 1 && n <= 8,
+                  "a loop carries a Tile or a struct of one to eight Tiles or lists");
+    auto each = [&](auto&... members) { (for_each_tile(members, visit), ...); };
     if constexpr (n == 1) {
       auto& [a] = state;
       each(a);

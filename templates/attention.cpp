@@ -1,6 +1,8 @@
 #include "templates/attention.h"
 
-#include <array>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "templates/attention_in_parts.h"
 #include "templates/attention_tensors.h"
@@ -8,15 +10,10 @@
 namespace flashcore {
 namespace {
 
-/// What the loop over key columns carries for every query row.
-struct Whole {
-  Tile row_max, row_sum, out;
-  std::array<Tile*, 1> outs() { return {&out}; }
-};
-/// The same where the output has two halves.
-struct Halves {
-  Tile row_max, row_sum, left, right;
-  std::array<Tile*, 2> outs() { return {&left, &right}; }
+/// What the loop over key columns carries for every query row. The output may have two halves.
+struct State {
+  Tile row_max, row_sum;
+  std::vector<Tile> outs;
 };
 
 /// The tensor of an operand, or those of its parts.
@@ -42,13 +39,10 @@ class Operand {
   std::vector<std::pair<std::string, Tensor>> tensors_;
 };
 
-/// `State` is Whole or Halves. Operands that come in parts are not split here.
-template <class State>
+/// Operands that come in parts are not split here.
 Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   ProgramBuilder b(name);
   AttentionTensors t = declare_attention(b, spec);
-  State start;
-  const int ranges = static_cast<int>(start.outs().size());
   const int width = in_parts ? value_columns(spec) : spec.stored_value_dim();
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", width);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
@@ -72,10 +66,9 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   const SoftmaxUnits units = t.softmax_units(scale);
   const SoftmaxStart softmax =
       t.start_softmax(rows, cols, units.unit, units.products_alone ? scale : Tile());
-  start.row_max = softmax.row_max.named("row_max");
-  start.row_sum = softmax.row_sum.named("row_sum");
-  for (Tile* out : start.outs()) *out = b.fill({rows, dv}, 0).named("out");
-  State last = b.loop(cols, start, [&](State s) {
+  State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"), {}};
+  while (start.outs.size() < v.size()) start.outs.push_back(b.fill({rows, dv}, 0).named("out"));
+  const State last = b.loop(cols, start, [&](const State& s) {
     const Factor key = k.load_tiles(t, kv_head, cols, d, "key");
     std::vector<Factor> values;
     for (const Operand& range : v)
@@ -90,8 +83,8 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
     next.row_sum = s.row_sum * decay + reduce_sum(probs, cols);
     for (Factor& value : values) value = factor(value);
     const Factor weights = factor_of(spec, probs);
-    for (int i = 0; i < ranges; ++i)
-      *next.outs()[i] = *s.outs()[i] * decay + product_of(spec, weights, values[i]);
+    for (std::size_t i = 0; i < v.size(); ++i)
+      next.outs.push_back(s.outs[i] * decay + product_of(spec, weights, values[i]));
     return next;
   });
 
@@ -99,10 +92,12 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   // in its scores stays a NaN.
   const Tile empty = t.or_beyond(last.row_sum == 0.f, rows).named("empty");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
-  for (int i = 0; i < ranges; ++i) {
-    const Index columns = ranges == 1 ? Index(dv) : Index(index(dv) + i * width);
-    const Tile out = *last.outs()[i] * inverse;
+  int first = 0;
+  for (const Tile& sum : last.outs) {
+    const Index columns = v.size() == 1 ? Index(dv) : Index(index(dv) + first);
+    const Tile out = sum * inverse;
     store(t.at(o, t.head, rows, columns), in_parts ? out : cast(out, spec.dtype));
+    first += width;
   }
   if (spec.lse) store(t.at(lse, rows), units.lse_of(empty, last.row_max, last.row_sum));
   return b.finish();
@@ -111,12 +106,11 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
 }  // namespace
 
 Program attention_forward(const AttentionSpec& spec) {
-  return forward<Whole>(spec, "attention_forward", false);
+  return forward(spec, "attention_forward", false);
 }
 
 Program attention_forward_in_parts(const AttentionSpec& spec) {
-  constexpr const char* name = "attention_forward_in_parts";
-  return halves_values(spec) ? forward<Halves>(spec, name, true) : forward<Whole>(spec, name, true);
+  return forward(spec, "attention_forward_in_parts", true);
 }
 
 }  // namespace flashcore

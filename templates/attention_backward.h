@@ -10,6 +10,16 @@
 // The scores are computed twice, so seven products do the work of five, or eight where dV is apart;
 // in return no block adds to what another block has written: nothing is atomic, and every launch
 // gives the same bits.
+//
+// By five products, each block of keys adds its shares of dQ to sums in f32, which no program has to
+// compute the scores again for. Not what ships: the order of additions is that of the blocks' work, so
+// that dQ may be rounded otherwise in another launch. Behind attention_backward_rows come
+//
+//   attention_backward_adding_zeros    dq_sums, which starts as zeros
+//   attention_backward_adding_keys     dK and dV of a tile of keys, in a loop over query rows, whose
+//                                      dQ it adds
+//   attention_backward_adding_queries  dQ, the scaled sums in the spec's dtype
+//   attention_backward_groups          where the spec has groups
 #pragma once
 
 #include <string_view>
@@ -48,8 +58,21 @@ Program attention_backward_groups(const AttentionSpec& spec);
 /// derivative.
 Module attention_backward(const AttentionSpec& spec);
 
-/// The shipped schedules of the program of this name, which attention_backward_adding.h may have: the
-/// best first, then safer ones, which leave the compiler more registers (see attention_schedules).
+/// Output dq_sums: f32, of the shape of q.
+Program attention_backward_adding_zeros(const AttentionSpec& spec);
+
+/// What attention_backward_keys takes and makes, and dq_sums, which it adds to. Refused beyond a
+/// head_dim of 128, where dK and dV are more than a block's registers.
+Program attention_backward_adding_keys(const AttentionSpec& spec);
+
+/// Input dq_sums, scalar `scale`; output dq, like q.
+Program attention_backward_adding_queries(const AttentionSpec& spec);
+
+/// Those in one launch, with the arguments of attention_backward; dq_sums is one more workspace.
+Module attention_backward_adding(const AttentionSpec& spec);
+
+/// The shipped schedules of the program of this name: the best first, then safer ones, which leave the
+/// compiler more registers (see attention_schedules).
 std::vector<Schedule> attention_backward_schedules(std::string_view program,
                                                    const AttentionSpec& spec, const Target& target);
 

@@ -272,7 +272,7 @@ Program attention_decode_combine(const DecodeSpec& given) {
   });
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  t.set_segments_of_rows_alone(row);
+  t.set_segments_alone(row, Heads::queries);
   const State last = given.combines_tiles
                          ? combine_rows(b, in, most_combined_splits(spec, given.rows), row, dv)
                          : combine_row(b, in, row, dv);

@@ -8,8 +8,6 @@
 //   attention_decode_combine  their sums over the splits
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "dsl/flashcore.h"

@@ -43,6 +43,13 @@ void set_padded(const AttentionTensors& t, Axis axis, const char* lengths) {
   t.builder->segment(axis, 0, t.given_length(lengths));
 }
 
+std::vector<Axis> axes_of(const Tile& tile) {
+  std::vector<Axis> axes;
+  for (const ir::AxisId axis : tile.owner()->function()[tile.id()].type.axes)
+    axes.push_back({tile.owner(), axis});
+  return axes;
+}
+
 /// A reason is "what: why; what would work", each part after the first perhaps missing. What is in
 /// quotation marks is the user's.
 Complaint complaint_of(const std::string& reason) {
@@ -138,12 +145,11 @@ void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
   if (spec->kv_lens) own_kv_len = own_length("kv_lens", length(cols)).named("own_kv_len");
 }
 
-void AttentionTensors::set_segments_of_rows_alone(Axis rows) {
-  if (spec->packed()) set_packed(*this, rows, "cu_seqlens_q", "max_q_len");
-}
-
-void AttentionTensors::set_segments_of_keys_alone(Axis cols) {
-  if (spec->packed()) set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
+void AttentionTensors::set_segments_alone(Axis axis, Heads of) {
+  const bool rows = of == Heads::queries;
+  if (spec->packed())
+    set_packed(*this, axis, rows ? "cu_seqlens_q" : "cu_seqlens_k",
+               rows ? "max_q_len" : "max_kv_len");
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
@@ -184,17 +190,6 @@ Tile product_of(const AttentionSpec& spec, const Factor& a, const Factor& b) {
   if (spec.products == Products::tf32) return dot(a[0], b[0], OperandRounding::tf32);
   return dot(a, b);
 }
-
-namespace {
-
-std::vector<Axis> axes_of(const Tile& tile) {
-  std::vector<Axis> axes;
-  for (const ir::AxisId axis : tile.owner()->function()[tile.id()].type.axes)
-    axes.push_back({tile.owner(), axis});
-  return axes;
-}
-
-}  // namespace
 
 Tile AttentionTensors::scores_at(const ScoreSite& site, const Tile& products, const Tile& scale,
                                  double unit) const {

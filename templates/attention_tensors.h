@@ -41,6 +41,9 @@ struct SoftmaxStart {
   Tile row_max, row_sum;
 };
 
+/// Which heads a program has blocks for.
+enum class Heads { queries, keys };
+
 /// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
 struct AttentionTensors {
   ProgramBuilder* builder = nullptr;
@@ -71,8 +74,7 @@ struct AttentionTensors {
   /// The same where blocks have tiles of cols.
   void set_segments_of_keys(Axis rows, Axis cols);
   /// The same of packed sequences in a program that has rows alone, or keys alone.
-  void set_segments_of_rows_alone(Axis rows);
-  void set_segments_of_keys_alone(Axis cols);
+  void set_segments_alone(Axis axis, Heads of);
 
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
@@ -106,9 +108,6 @@ struct AttentionTensors {
   [[nodiscard]] SoftmaxStart start_softmax(Axis rows, Axis cols, double unit,
                                            const Tile& divisor = {}) const;
 };
-
-/// Which heads a program has blocks for.
-enum class Heads { queries, keys };
 
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,

@@ -67,7 +67,7 @@ void DecodeChooser::for_each_split(const AttentionProblem& problem, std::int64_t
   for (const auto& [blocks, costs] : ways_) {
     // Most calls with their keys whole end before two programs would have begun.
     if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem.q_len)) continue;
-    const CostedSplits best =
+    const CostedSplits<std::int64_t> best =
         decode_splits(decode_problem(spec_, blocks, problem, keys, multiprocessors), costs);
     visit(Split{blocks, best.splits, to_microseconds(best.cost)});
   }
@@ -107,7 +107,7 @@ bool DecodeChooser::is_considered(const AttentionProblem& problem,
   if (!target_.wgmma && spec_.group() * problem.q_len > most_decode_rows) return false;
   const std::int64_t tiles = problem.batch * problem.heads * (problem.q_len / 128);
   return static_cast<double>(tiles) <
-         model().properties().split_waves * static_cast<double>(multiprocessors);
+         model().properties.split_waves * static_cast<double>(multiprocessors);
 }
 
 std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& problem,
@@ -120,7 +120,7 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
   const std::size_t place = remembered_.find(lengths, [&] {
     if (!is_considered(problem, multiprocessors)) return ways_.size();
     const double enough =
-        whole_us(problem, multiprocessors, whole) / (1 + model().properties().split_gain);
+        whole_us(problem, multiprocessors, whole) / (1 + model().properties.split_gain);
     const Split split = fastest(problem, multiprocessors, enough);
     if (split.us >= enough) return ways_.size();
     const auto found = std::ranges::find(ways_, split.blocks, &Way::blocks);

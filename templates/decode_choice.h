@@ -26,7 +26,7 @@ class DecodeChooser {
 
   /// Calls with fewer keys are never split.
   [[nodiscard]] std::int64_t least_keys() const {
-    return static_cast<std::int64_t>(model().properties().least_split_keys);
+    return static_cast<std::int64_t>(model().properties.least_split_keys);
   }
   /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
   /// `whole` chooses for the launch that follows then, of the same spec on the same GPU: it knows what

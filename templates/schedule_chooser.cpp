@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -96,36 +97,32 @@ std::vector<std::size_t> pick_portfolio(const std::vector<std::vector<double>>& 
 
 ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::string_view winners,
                                  std::optional<CostModel> model)
-    : spec_(std::move(spec)),
-      fixed_(as_fixed_by(spec_, AttentionProblem{})),
-      model_(model ? std::move(model) : CostModel::find(target.name)),
-      mask_(spec_) {
-  const std::array<const char*, 4> names{"B", "H", spec_.packed() ? "Tq" : "Sq",
-                                         spec_.packed() ? "Tk" : "Sk"};
+    : traits_(std::move(spec)),
+      fixed_(as_fixed_by(traits_.spec, AttentionProblem{})),
+      model_(model ? std::move(model) : CostModel::find(target.name)) {
+  const std::array<const char*, 4> names{"B", "H", traits_.spec.packed() ? "Tq" : "Sq",
+                                         traits_.spec.packed() ? "Tk" : "Sk"};
   for (std::size_t i = 0; i < names.size(); ++i)
     if (numbers_of(fixed_)[i] == 0) extents_.emplace_back(names[i]);
   add_candidates(target);
-  add_table(Winners::of(winners, spec_, target, multiprocessors(model_)));
-  add_table(Winners::shipped(spec_, target, multiprocessors(model_)));
+  add_table(Winners::of(winners, traits_.spec, target, multiprocessors(model_)));
+  add_table(Winners::shipped(traits_.spec, target, multiprocessors(model_)));
 }
 
 void ScheduleChooser::add_candidates(const Target& target) {
-  const ScoreTraits score = traits_of_score(spec_);
-  const std::vector<std::vector<Schedule>> lists = schedule_lists(spec_, target, mask_, score);
+  const std::vector<std::vector<Schedule>> lists = schedule_lists(traits_, target);
   if (lists.size() == 1 || !model_) {
     lists_.push_back(lists.front());
     return;
   }
   std::vector<CostedSchedule> costed;
-  for (const std::vector<Schedule>& list : lists) {
-    const FamilyCosts* costs = model_->family(cost_family(list.front()));
-    costed.emplace_back(spec_, list.front(), mask_, score, *model_, costs);
-  }
+  for (const std::vector<Schedule>& list : lists)
+    costed.emplace_back(traits_, list.front(), *model_);
   std::vector<std::vector<double>> times;
-  for (const AttentionProblem& problem : sample_problems(spec_)) {
+  for (const AttentionProblem& problem : sample_problems(traits_.spec)) {
     std::vector<double>& row = times.emplace_back();
     for (const CostedSchedule& cost : costed)
-      row.push_back(cost.time_us(problem, mask_.visible_keys(problem, cost.tile_rows())));
+      row.push_back(cost.time_us(problem, traits_.mask.visible_keys(problem, cost.tile_rows())));
   }
   for (const std::size_t picked : pick_portfolio(times)) {
     const int rows = costed[picked].tile_rows();
@@ -139,13 +136,13 @@ void ScheduleChooser::add_candidates(const Target& target) {
 }
 
 void ScheduleChooser::add_table(Winners winners) {
-  Table& table = tables_.emplace_back(Table{std::move(winners), {}});
-  for (const Winner& winner : table.winners.all()) {
+  for (Winner& winner : winners.all) {
     std::vector<Schedule> list =
-        lists_.at(find_fastest(as_fixed_by(spec_, winner.largest_problem())));
+        lists_.at(find_fastest(as_fixed_by(traits_.spec, winner.largest_problem())));
     list.insert(list.begin(), winner.schedule);
-    table.lists.push_back(number_of(std::move(list)));
+    winner.list = number_of(std::move(list));
   }
+  tables_.push_back(std::move(winners));
 }
 
 std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
@@ -160,9 +157,9 @@ std::size_t ScheduleChooser::number_of(std::vector<Schedule> list) {
 }
 
 std::size_t ScheduleChooser::find_winner(const AttentionProblem& problem) const {
-  for (const Table& table : tables_)
-    if (const std::size_t winner = table.winners.find(problem); winner < table.lists.size())
-      return table.lists[winner];
+  for (const Winners& table : tables_)
+    if (const std::size_t winner = table.find(problem); winner < table.all.size())
+      return table.all[winner].list;
   return unknown;
 }
 
@@ -174,7 +171,7 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
   const AttentionProblem problem = assumed(given);
   InlineList<VisibleKeys, most_heights> of_heights;
   for (const int rows : heights_)
-    of_heights.push_made([&] { return mask_.visible_keys(problem, rows); });
+    of_heights.push_made([&] { return traits_.mask.visible_keys(problem, rows); });
   const std::span<const VisibleKeys> visible = of_heights.span();
   std::array<double, most_candidates> times;
   std::size_t likely = 0;
@@ -186,7 +183,7 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
     least = std::min(least, times[i]);
   }
   // Of candidates that come out alike the earlier ones do well for more problems.
-  const double enough = 1 / (1 - model_->properties().tie_share);
+  const double enough = 1 / (1 - model_->properties.tie_share);
   double best = infinite;
   const auto predict_one = [&](std::size_t i) {
     const Candidate& candidate = candidates_[i];
@@ -203,13 +200,13 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
 }
 
 std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
-  const AttentionProblem problem = as_fixed_by(spec_, given);
+  const AttentionProblem problem = as_fixed_by(traits_.spec, given);
   const std::size_t winner = find_winner(problem);
   return winner != unknown ? winner : find_fastest(problem);
 }
 
 double ScheduleChooser::predict_us(const AttentionProblem& given) const {
-  const AttentionProblem problem = as_fixed_by(spec_, given);
+  const AttentionProblem problem = as_fixed_by(traits_.spec, given);
   const Prediction fastest = predict(problem);
   const std::size_t winner = find_winner(problem);
   remembered_.keep(numbers_of(problem), winner != unknown ? winner : fastest.list);
@@ -217,7 +214,7 @@ double ScheduleChooser::predict_us(const AttentionProblem& given) const {
 }
 
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
-  const AttentionProblems problems = as_fixed_by(spec_, given);
+  const AttentionProblems problems = as_fixed_by(traits_.spec, given);
   std::vector<std::size_t> numbers{choose(AttentionProblem{})};
   const auto add = [&](std::size_t number) {
     if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
@@ -235,9 +232,9 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
     return numbers;
   }
   for (const Candidate& candidate : candidates_) add(candidate.list);
-  for (const Table& table : tables_)
-    for (std::size_t i = 0; i < table.lists.size(); ++i)
-      if (table.winners.all()[i].may_be_for(problems)) add(table.lists[i]);
+  for (const Winners& table : tables_)
+    for (const Winner& winner : table.all)
+      if (winner.may_be_for(problems)) add(winner.list);
   return numbers;
 }
 
@@ -253,7 +250,7 @@ AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengt
   auto length = lengths.begin();
   for (std::int64_t* number : {&problem.batch, &problem.heads, &problem.q_len, &problem.kv_len})
     if (*number == 0) *number = *length++;
-  if (spec_.packed()) {
+  if (traits_.spec.packed()) {
     const std::int64_t sequences = std::max<std::int64_t>(problem.batch, 1);
     problem.q_len = (problem.q_len + sequences - 1) / sequences;
     problem.kv_len = (problem.kv_len + sequences - 1) / sequences;
@@ -272,25 +269,23 @@ std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) 
 }
 
 std::string ScheduleChooser::explain(const AttentionProblem& given) const {
-  const AttentionProblem fixed = as_fixed_by(spec_, given), problem = assumed(fixed);
+  const AttentionProblem fixed = as_fixed_by(traits_.spec, given), problem = assumed(fixed);
   std::string text = fmt::format("schedules for batch {}, {} heads, {} query rows and {} keys",
                                  problem.batch, problem.heads, problem.q_len, problem.kv_len);
   const std::size_t winner = find_winner(fixed);
   if (candidates_.empty()) return text + ": one for all problems\n";
-  text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu().name,
-                      model_->measured_on());
+  text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu.name,
+                      model_->measured_on);
   if (winner != unknown)
     text += fmt::format("  {}: won a measured search\n", in_words(lists_[winner].front()));
-  std::vector<std::pair<double, std::string>> lines;
+  std::multimap<double, std::string> lines;
   for (const Candidate& candidate : candidates_) {
-    const VisibleKeys visible = mask_.visible_keys(problem, candidate.cost.tile_rows());
+    const VisibleKeys visible = traits_.mask.visible_keys(problem, candidate.cost.tile_rows());
     const double us = candidate.cost.time_us(problem, visible);
-    lines.emplace_back(
-        us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()), us,
-                        candidate.cost.describe(problem, visible)));
+    lines.emplace(us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()),
+                                  us, candidate.cost.describe(problem, visible)));
   }
-  std::ranges::stable_sort(lines, {}, [](const auto& line) { return line.first; });
-  for (const auto& line : lines) text += line.second;
+  for (const auto& [us, line] : lines) text += line;
   return text;
 }
 

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dsl/schedule_choice.h"
@@ -31,7 +30,7 @@ class ScheduleChooser final : public ScheduleChoice {
 
   /// Those of the model's GPU; without a model, of the GPUs that the shipped table was measured on.
   static int multiprocessors(const std::optional<CostModel>& model) {
-    return (model ? *model : CostModel::first()).gpu().multiprocessors;
+    return (model ? *model : CostModel::first()).gpu.multiprocessors;
   }
 
   /// Those of batch, heads and lengths that the spec leaves open, by the names that its tensors have
@@ -77,10 +76,6 @@ class ScheduleChooser final : public ScheduleChoice {
     CostedSchedule cost;
   };
   static constexpr std::size_t most_candidates = 64, most_heights = 4;
-  struct Table {
-    Winners winners;
-    std::vector<std::size_t> lists;  ///< by the winner
-  };
 
   void add_candidates(const Target& target);
   void add_table(Winners winners);
@@ -93,15 +88,14 @@ class ScheduleChooser final : public ScheduleChoice {
   };
   [[nodiscard]] Prediction predict(const AttentionProblem& problem) const;
 
-  const AttentionSpec spec_;
+  const SpecTraits traits_;
   const AttentionProblem fixed_;  ///< by the spec; 0: open
   const std::optional<CostModel> model_;
-  const MaskTraits mask_;
   std::vector<std::string> extents_;
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
   std::vector<int> heights_;  ///< of the candidates' tiles, in query rows
-  std::vector<Table> tables_;
+  std::vector<Winners> tables_;
   RememberedChoices remembered_;
 };
 

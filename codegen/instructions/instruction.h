@@ -1,12 +1,13 @@
 // What code generation knows of a tensor-core instruction. Passes, checks and the printer ask a
 // description for the property they need, and never for the name: another instruction is another
-// file beside these, with its name in dsl/instruction.h and its line in instructions.cpp.
+// file beside these, with its name in dsl/instruction.h, and below.
 #pragma once
 
 #include <string_view>
 
 #include "codegen/layout/register_layouts.h"
 #include "dsl/dtype.h"
+#include "dsl/error.h"
 #include "dsl/instruction.h"
 #include "dsl/ir/function.h"
 #include "dsl/ir/layout.h"
@@ -68,12 +69,19 @@ struct TensorInstruction {
   [[nodiscard]] int rows_of_warp() const { return rows / warps; }
 };
 
-const TensorInstruction& describe(Instruction name);
-
-/// Of a product, or of the conversion of an operand.
-const TensorInstruction& instruction_of(const ir::Op& op);
-
 // One for each file of the folder.
 extern const TensorInstruction mma_m16n8k16, mma_m16n8k8_tf32, wmma, wgmma;
+
+inline const TensorInstruction& describe(Instruction name) {
+  for (const TensorInstruction* one : {&mma_m16n8k16, &mma_m16n8k8_tf32, &wmma, &wgmma})
+    if (one->name == name) return *one;
+  throw InternalError("an instruction without a description");
+}
+
+/// Of a product, or of the conversion of an operand.
+inline const TensorInstruction& instruction_of(const ir::Op& op) {
+  if (!op.instruction) throw InternalError("a product that no pass has given an instruction");
+  return describe(*op.instruction);
+}
 
 }  // namespace flashcore

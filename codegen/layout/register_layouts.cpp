@@ -1,7 +1,5 @@
 #include "codegen/layout/register_layouts.h"
 
-#include <algorithm>
-
 namespace flashcore {
 
 using ir::AxisLayout;

@@ -1,11 +1,9 @@
 // The walk over blocks: scalars, loops and what they carry.
 #include "codegen/print/kernel_printer.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
-#include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"
@@ -74,69 +72,85 @@ std::vector<const Op*> KernelPrinter::copied_together(BlockId block, std::size_t
   return copies;
 }
 
+// ---- operations
+//
+// At a named barrier some warps of a block meet while others go on. A block has 16; barrier 0 is that
+// of all threads. Each purpose gets a run of four, so that every warpgroup of a role may have one of
+// its own: from 1 on where its warps meet, and from 5 on where it waits in ping-pong. At 9 all warps
+// of a role meet.
+//
+// In ping-pong a warpgroup waits at its barrier for the arrival of the one before it. The last
+// warpgroup arrives at the barrier of the first in the beginning, and the first takes the last
+// arrival in the end.
+
 void KernelPrinter::print_op(const Op& op) {
+  using enum OpCode;
+  using Self = KernelPrinter;
   static constexpr std::pair<OpCode, std::string_view> statements[] = {
-      {OpCode::barrier, "fc::barrier();"},
-      {OpCode::complete_stores, "if (thread % 128 == 0) fc::wait_stores<0>();"},
-      {OpCode::cluster_sync, "fc::arrive_at_cluster();"},
-      {OpCode::cluster_sync, "fc::wait_cluster();"},
-      {OpCode::cluster_wait, "fc::wait_cluster();"},
-      {OpCode::enter_cluster, "fc::enter_cluster();"},
-      {OpCode::fence_async, "fc::fence_async();"},
-      {OpCode::launch_dependents, "fc::launch_dependents();"},
-      {OpCode::wait_for_kernels, "fc::wait_for_kernels();"}};
-  static constexpr std::pair<OpCode, void (KernelPrinter::*)(const Op&)> functions[] = {
-      {OpCode::acquire, &KernelPrinter::print_acquire},
-      {OpCode::all_lanes, &KernelPrinter::print_vote},
-      {OpCode::all_within, &KernelPrinter::print_bound},
-      {OpCode::claim_tile, &KernelPrinter::print_draw},
-      {OpCode::clear_rows, &KernelPrinter::print_clearing},
-      {OpCode::cluster_read, &KernelPrinter::print_from_shared},
-      {OpCode::combine_partials, &KernelPrinter::print_combination},
-      {OpCode::commit, &KernelPrinter::print_commit},
-      {OpCode::convert, &KernelPrinter::print_convert},
-      {OpCode::divide, &KernelPrinter::print_divide},
-      {OpCode::dot, &KernelPrinter::print_dot},
-      {OpCode::drain_stores, &KernelPrinter::print_drain},
-      {OpCode::enter, &KernelPrinter::print_enter},
-      {OpCode::if_, &KernelPrinter::print_if},
-      {OpCode::in_place, &KernelPrinter::print_in_place},
-      {OpCode::init_mbarriers, &KernelPrinter::print_ring_barriers},
-      {OpCode::issue, &KernelPrinter::print_issue},
-      {OpCode::load, &KernelPrinter::print_load},
-      {OpCode::loop, &KernelPrinter::print_loop},
-      {OpCode::meet_role, &KernelPrinter::print_meeting},
-      {OpCode::meet_warpgroup, &KernelPrinter::print_meeting},
-      {OpCode::nest, &KernelPrinter::print_nest},
-      {OpCode::next_tile, &KernelPrinter::print_next_tile},
-      {OpCode::ping_pong_arrive, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_close, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_open, &KernelPrinter::print_ping_pong},
-      {OpCode::ping_pong_wait, &KernelPrinter::print_ping_pong},
-      {OpCode::read_slot, &KernelPrinter::print_slot},
-      {OpCode::reduce_max, &KernelPrinter::print_reduction},
-      {OpCode::reduce_min, &KernelPrinter::print_reduction},
-      {OpCode::reduce_sum, &KernelPrinter::print_reduction},
-      {OpCode::release, &KernelPrinter::print_release},
-      {OpCode::release_turn, &KernelPrinter::print_turn},
-      {OpCode::role, &KernelPrinter::print_role},
-      {OpCode::scan_tiles, &KernelPrinter::print_scan},
-      {OpCode::segment, &KernelPrinter::print_segment},
-      {OpCode::store, &KernelPrinter::print_store},
-      {OpCode::tile_is_full, &KernelPrinter::print_full_tile},
-      {OpCode::tile_loop, &KernelPrinter::print_tile_loop},
-      {OpCode::wait, &KernelPrinter::print_wait},
-      {OpCode::wait_products, &KernelPrinter::print_wait_products},
-      {OpCode::wait_turn, &KernelPrinter::print_turn}};
+      {barrier, "fc::barrier();"},
+      {complete_stores, "if (thread % 128 == 0) fc::wait_stores<0>();"},
+      {cluster_sync, "fc::arrive_at_cluster();"},
+      {cluster_sync, "fc::wait_cluster();"},
+      {cluster_wait, "fc::wait_cluster();"},
+      {drain_stores, "if (thread % 128 == 0) fc::wait_stores_read<{pending}>();"},
+      {enter_cluster, "fc::enter_cluster();"},
+      {fence_async, "fc::fence_async();"},
+      {launch_dependents, "fc::launch_dependents();"},
+      {meet_role, "fc::meet(9, {threads});"},
+      {meet_warpgroup, "fc::meet(1 + warp / 4, 128);"},
+      {ping_pong_arrive, "fc::signal(5 + (warp / 4 + 1) % {groups}, 256);"},
+      {ping_pong_close, "if (warp / 4 == 0) fc::meet(5, 256);"},
+      {ping_pong_open, "if (warp / 4 == {last_group}) fc::signal(5, 256);"},
+      {ping_pong_wait, "fc::meet(5 + warp / 4, 256);"},
+      {wait_for_kernels, "fc::wait_for_kernels();"}};
+  static constexpr std::pair<OpCode, Print Self::*> functions[] = {
+      {acquire, &Self::print_acquire},
+      {all_lanes, &Self::print_vote},
+      {all_within, &Self::print_bound},
+      {claim_tile, &Self::print_draw},
+      {clear_rows, &Self::print_clearing},
+      {cluster_read, &Self::print_from_shared},
+      {combine_partials, &Self::print_combination},
+      {commit, &Self::print_commit},
+      {convert, &Self::print_convert},
+      {divide, &Self::print_divide},
+      {dot, &Self::print_dot},
+      {enter, &Self::print_enter},
+      {if_, &Self::print_if},
+      {in_place, &Self::print_in_place},
+      {init_mbarriers, &Self::print_ring_barriers},
+      {issue, &Self::print_issue},
+      {load, &Self::print_load},
+      {loop, &Self::print_loop},
+      {nest, &Self::print_nest},
+      {next_tile, &Self::print_next_tile},
+      {read_slot, &Self::print_slot},
+      {reduce_max, &Self::print_reduction},
+      {reduce_min, &Self::print_reduction},
+      {reduce_sum, &Self::print_reduction},
+      {release, &Self::print_release},
+      {release_turn, &Self::print_turn},
+      {role, &Self::print_role},
+      {scan_tiles, &Self::print_scan},
+      {segment, &Self::print_segment},
+      {store, &Self::print_store},
+      {tile_is_full, &Self::print_full_tile},
+      {tile_loop, &Self::print_tile_loop},
+      {wait, &Self::print_wait},
+      {wait_products, &Self::print_wait_products},
+      {wait_turn, &Self::print_turn}};
 
   if (kind_of(op.code) == OpKind::elementwise)
     return f_[op.results[0]].layout.space == Space::operand ? print_pack(op) : print_scalar(op);
   // Sources and views have no text of their own, and a yield that of its region's op.
-  bool printed = kind_of(op.code) == OpKind::source || op.code == OpCode::transpose ||
-                 op.code == OpCode::yield;
+  bool printed = kind_of(op.code) == OpKind::source || op.code == transpose || op.code == yield;
+  const int warps = role_ ? role_->warps : 0, groups = warps / 4;
   for (const auto& [code, text] : statements)
     if (code == op.code) {
-      out_.line("{}", text);
+      out_.line("{}",
+                fmt::format(fmt::runtime(text), fmt::arg("groups", groups),
+                            fmt::arg("last_group", groups - 1), fmt::arg("threads", warps * 32),
+                            fmt::arg("pending", op.pending)));
       printed = true;
     }
   for (const auto& [code, print] : functions)
@@ -170,9 +184,9 @@ void KernelPrinter::print_scalar(const Op& op) {
 }
 
 void KernelPrinter::print_convert(const Op& op) {
-  const Op* made_by = f_.definition(op.operands[0]);
-  if (op.buffer && made_by && made_by->code == OpCode::constant)
-    print_constant_tile(op, made_by->number);
+  const double* number = constant_of(f_, op.operands[0]);
+  if (op.buffer && number)
+    print_constant_tile(op, *number);
   else if (op.buffer)
     print_to_shared(op);
   else if (f_[op.results[0]].layout.space == Space::operand)

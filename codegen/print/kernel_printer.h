@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codegen/analysis/visit.h"
 #include "codegen/instructions/product.h"
 #include "codegen/kernel_source.h"
 #include "codegen/text/fields.h"
@@ -35,23 +36,25 @@ class KernelPrinter {
   };
 
  private:
+  using Print = void(const ir::Op&);  ///< of an op
+
   /// The loops around one element of a register tile: text of the fragment and the slot of each
   /// axis, and of the slot of the whole fragment.
   struct Cursor : Shape {
     std::vector<std::string> fragments, slots;
     std::string element;
   };
+  /// Such loops, which end with it.
+  struct Loops : Cursor {
+    Writer::Scopes scopes;
+  };
 
   // kernel_printer.cpp: blocks, scalars
+  Print print_op, print_slot, print_in_place, print_scalar, print_convert;
   void print_kernel();
   void print_block(ir::BlockId block);
-  void print_op(const ir::Op& op);
   [[nodiscard]] std::vector<const ir::Op*> copied_together(ir::BlockId block,
                                                            std::size_t first) const;
-  void print_slot(const ir::Op& op);
-  void print_in_place(const ir::Op& op);
-  void print_scalar(const ir::Op& op);
-  void print_convert(const ir::Op& op);
 
   // text/parameters.cpp: the parameter block, and the position of a block in the grid
   void collect_arguments();
@@ -92,78 +95,62 @@ class KernelPrinter {
   void become(ir::ValueId value, ir::ValueId from);
   [[nodiscard]] Shape shape_of(ir::ValueId value) const;
   /// Opens the unrolled loops over a register tile; without braces where one statement follows.
-  Cursor open_loops(const Shape& shape, Writer::Scopes& scopes, bool braces = false);
+  Loops open_loops(const Shape& shape, bool braces = false);
   void declare_lane_offsets();
   using LaneAxis = std::pair<ir::AxisId, ir::AxisLayout>;
   [[nodiscard]] const std::string* lane_offset_of(const LaneAxis& wanted) const;
   std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
 
   // print_tiles.cpp: the tiles of a block, and the turns of blocks
-  void print_turn(const ir::Op& op);
   [[nodiscard]] std::string workers(const char* of_blocks) const;
-  void print_tile_loop(const ir::Op& loop);
-  void print_draw(const ir::Op& op);
-  void print_divide(const ir::Op& op);
+  Print print_turn, print_tile_loop, print_draw, print_divide;
 
   // print_control.cpp: loops, and regions behind a condition
-  void print_if(const ir::Op& op);
+  Print print_if, print_enter, print_vote, print_bound, print_loop, print_yield;
   [[nodiscard]] bool does_something(const ir::Op& op, ir::BlockId region) const;
-  void print_enter(const ir::Op& op);
   [[nodiscard]] bool needs_position(ir::BlockId block, ir::AxisId axis) const;
-  void print_vote(const ir::Op& op);
-  void print_bound(const ir::Op& op);
   std::pair<std::string, std::string> loop_bounds(const ir::Op& loop);
-  void print_loop(const ir::Op& loop);
-  void print_yield(const ir::Op& loop, const ir::Op& yield);
   void set_aside(ir::ValueId value);
-  void start_carried(const ir::Op& loop, std::size_t i);
+  void start_carried(const Carried& carried);
   void assign(ir::ValueId to, ir::ValueId from);
 
   // print_nest.cpp: loops over the elements of register tiles, and the arrays that hold these
-  void print_nest(const ir::Op& nest);
+  Print print_nest, print_pack;
   void print_loops(const ir::Op& nest, const std::vector<std::string>& partials);
   std::string gathered_element(const ir::Op& op, const std::vector<std::string>& operands,
                                const Cursor& cursor);
-  void print_pack(const ir::Op& op);
 
   // print_reduction.cpp
-  void print_reduction(const ir::Op& op);
+  Print print_reduction, print_combination;
   std::string start_reduction(const ir::Op& op);
   void print_element_of_reduction(const ir::Op& op, const std::string& partials,
                                   const Cursor& cursor);
   void finish_reduction(const ir::Op& op, const std::string& partials);
   void print_lane_combination(ir::OpCode reduction, const std::string& target,
                               const ir::AxisLayout& layout);
-  void print_combination(const ir::Op& op);
 
   // print_scan.cpp: which tiles a loop visits
-  void print_scan(const ir::Op& op);
-  void print_next_tile(const ir::Op& op);
-  void print_full_tile(const ir::Op& op);
+  Print print_scan, print_next_tile, print_full_tile;
   std::string tile_behind(const ir::Op& loop, const std::string& tile);
 
   // print_dot.cpp
-  void print_dot(const ir::Op& op);
-  void print_operand_load(const ir::Op& op);
+  Print print_dot, print_operand_load;
   ProductOperand shared_operand(ir::ValueId value, bool in_place = true);
   ProductOperand product_operand(const ir::Op& product, std::size_t i);
 
   // transfers/shared_memory.cpp: between registers and shared memory, and from lane to lane
-  void print_to_shared(const ir::Op& op);
+  Print print_to_shared, print_blocks, print_from_shared, print_shuffles;
   void print_constant_tile(const ir::Op& op, double value);
-  void print_blocks(const ir::Op& op);
-  void print_from_shared(const ir::Op& op);
-  void print_shuffles(const ir::Op& op);
   std::string shared_offset(const ir::Buffer& buffer, const Shape& shape,
                             const std::string& first_row = {}) const;
-  void open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces);
+  Writer::Scopes open_rows(const Shape& shape, bool braces);
   void print_row_pairs(const ir::Op& convert, const Shape& shape);
   std::string moved_rows(const ir::Buffer& buffer, const std::string& address) const;
 
   // transfers/chunks.cpp: between tensors and shared memory, in chunks of 16 bytes
+  Print print_staged_store;
   void print_copies(const std::vector<const ir::Op*>& ops);
   std::string first_copied(const ir::Op& copy, ir::AxisId axis);
-  void print_staged_store(const ir::Op& op);
   void print_chunk_store(const std::string& pointer, const std::string& chunk,
                          const std::string& left);
   std::string row_stride(ir::TensorId tensor, std::size_t dim, int rows);
@@ -178,30 +165,23 @@ class KernelPrinter {
   std::vector<std::string> position_texts(const ir::Op& issue, const std::string& row);
 
   // transfers/global_memory.cpp: between tensors and registers
-  void print_segment(const ir::Op& op);
+  Print print_segment, print_quad_store, print_load, print_store, print_access;
   std::string source_pointer(const ir::Op& op);
   void prepare_sources(ir::BlockId block);
-  void print_quad_store(const ir::Op& op);
-  void print_load(const ir::Op& op);
-  void print_store(const ir::Op& op);
-  void print_access(const ir::Op& op);
   std::string representative(const Shape& shape) const;
   [[nodiscard]] bool is_bulk_copy(const ir::Op& op) const;
 
-  static constexpr int group_warps = 4, group_threads = 128;  ///< of a warpgroup
+  static constexpr int group_threads = 128;  ///< of a warpgroup
 
   // print_roles.cpp: producer and consumers, how they meet, bulk copies
+  Print print_role, print_wait_products, print_bulk_store;
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
-  void print_role(const ir::Op& op);
-  void print_wait_products(const ir::Op& op);
-  void print_ping_pong(const ir::Op& op);
-  void print_meeting(const ir::Op& op);
-  void print_bulk_store(const ir::Op& op);
-  void print_drain(const ir::Op& op);
 
   // print_rings.cpp: the slots between producer and consumers
+  Print print_ring_barriers, print_acquire, print_issue, print_boxes, print_commit, print_wait,
+      print_clearing, print_release;
   struct Ring {
     std::string full,
         empty;  ///< the first of their barriers; no empty ones where a role fills what it reads
@@ -211,20 +191,12 @@ class KernelPrinter {
     std::string next_phase;    ///< the statement that ends a phase
     bool is_released = false;  ///< by the role, which goes on to the next slot there
   };
-  void print_ring_barriers(const ir::Op& op);
   void declare_ring_places();
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   /// The argument that functions take which do the same in the other block of the cluster.
   [[nodiscard]] std::string to_other_block(const ir::Buffer& channel) const;
   void print_next_slot(int stages, const Ring& ring);
   [[nodiscard]] bool goes_round(const ir::Op& convert) const;
-  void print_acquire(const ir::Op& op);
-  void print_issue(const ir::Op& op);
-  void print_boxes(const ir::Op& issue);
-  void print_commit(const ir::Op& op);
-  void print_wait(const ir::Op& op);
-  void print_clearing(const ir::Op& op);
-  void print_release(const ir::Op& op);
 
   const ir::Function& f_;
   const Schedule& schedule_;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 
@@ -26,18 +25,16 @@ void KernelPrinter::assign(ValueId to, ValueId from) {
     out_.line("{} = {};", storage_[to.index], scalar(from));
 }
 
-/// Gives carried value i of a loop its variable, with what it starts from.
-void KernelPrinter::start_carried(const Op& loop, std::size_t i) {
-  const ValueId start = initial_of(loop, i);
-  const ValueId argument = f_[loop.body].arguments[i + 1];
-  std::string& name = storage_[argument.index];
-  if (is_variable(f_[argument])) {
-    name = names_.unique(f_[argument].name);
-    out_.line("{} {} = {};", array_type(argument), name, scalar(start));
+/// Gives a carried value of a loop its variable, with what it starts from.
+void KernelPrinter::start_carried(const Carried& carried) {
+  std::string& name = storage_[carried.argument.index];
+  if (is_variable(f_[carried.argument])) {
+    name = names_.unique(f_[carried.argument].name);
+    out_.line("{} {} = {};", array_type(carried.argument), name, scalar(carried.start));
   } else {
-    become(argument, start);
+    become(carried.argument, carried.start);
   }
-  storage_[loop.results[i].index] = name;
+  storage_[carried.result.index] = name;
 }
 
 /// The number of the first tile, and that behind the last.
@@ -50,7 +47,7 @@ std::pair<std::string, std::string> KernelPrinter::loop_bounds(const Op& loop) {
 void KernelPrinter::print_loop(const Op& loop) {
   prepare_sources(loop.body);
   out_.blank();
-  for (std::size_t i = 0; i < loop.results.size(); ++i) start_carried(loop, i);
+  for (const Carried& carried : carried_by(f_, loop)) start_carried(carried);
   const ValueId tile = f_[loop.body].arguments[0];
   const std::string name = names_.unique(loop.axis ? f_[loop.axis].name + "_tile" : f_[tile].name);
   storage_[tile.index] = name;
@@ -81,28 +78,26 @@ void KernelPrinter::print_loop(const Op& loop) {
   const auto outer_begins = begins_;
   if (loop.axis && needs_position(loop.body, loop.axis)) print_position(loop.axis, name);
   print_block(loop.body);
-  print_yield(loop, last_of(f_, loop.body));
+  print_yield(loop);
   begins_ = outer_begins;
 }
 
-void KernelPrinter::print_yield(const Op& loop, const Op& yield) {
-  std::vector<std::string> targets;
-  for (std::size_t i = 0; i < yield.operands.size(); ++i)
-    targets.push_back(storage_[f_[loop.body].arguments[i + 1].index]);
+void KernelPrinter::print_yield(const Op& loop) {
+  const std::vector<Carried> carried = carried_by(f_, loop);
+  std::vector<std::string> targets, sources;
+  for (const Carried& one : carried) targets.push_back(storage_[one.argument.index]);
   // What an earlier assignment would overwrite is set aside: carried values may change places.
   const std::vector<std::string> before = storage_;
-  for (std::size_t i = 0; i < yield.operands.size(); ++i)
+  for (std::size_t i = 0; i < carried.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
-      if (storage_[yield.operands[i].index] == targets[k] &&
-          storage_[yield.operands[k].index] != targets[k])
-        set_aside(yield.operands[i]);
-  std::vector<std::string> sources;
-  for (ValueId next : yield.operands) sources.push_back(storage_[next.index]);
-  for (std::size_t i = 0; i < yield.operands.size(); ++i) {
-    const ValueId argument = f_[loop.body].arguments[i + 1], next = yield.operands[i];
-    storage_[argument.index] = targets[i];
-    storage_[next.index] = sources[i];
-    assign(argument, next);
+      if (storage_[carried[i].next.index] == targets[k] &&
+          storage_[carried[k].next.index] != targets[k])
+        set_aside(carried[i].next);
+  for (const Carried& one : carried) sources.push_back(storage_[one.next.index]);
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    storage_[carried[i].argument.index] = targets[i];
+    storage_[carried[i].next.index] = sources[i];
+    assign(carried[i].argument, carried[i].next);
   }
   storage_ = before;
 }
@@ -114,8 +109,7 @@ void KernelPrinter::set_aside(ValueId value) {
   const std::string to = storage_[value.index] = names_.unique(f_[value].name);
   if (is_scalar) return out_.line("const auto {} = {};", to, from);
   out_.line("decltype({}) {};", from, to);
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes);
+  const Loops cursor = open_loops(shape_of(value));
   const std::string copied = element(value, cursor);
   storage_[value.index] = from;
   out_.line("{} = {};", copied, element(value, cursor));
@@ -168,8 +162,7 @@ void KernelPrinter::print_bound(const Op& op) {
       fmt::format("whether no square of {} is above {}", label(tile), label(op.operands[1])));
   out_.line("float {}[{}] = {{}};", squares, chains);
   {
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(tile), scopes, /*braces=*/true);
+    const Loops cursor = open_loops(shape_of(tile), /*braces=*/true);
     std::string chain = cursor.element;
     for (const std::string& fragment : cursor.fragments) chain += " + " + fragment + " * 4";
     const std::string sum = names_.unique("sum");
@@ -189,8 +182,7 @@ bool KernelPrinter::does_something(const Op& op, BlockId region) const {
   const std::vector<ValueId>& yielded = last_of(f_, region).operands;
   const auto sources = [&](OpId id) { return kind_of(f_[id].code) == OpKind::source; };
   for (std::size_t i = 0; i < yielded.size(); ++i) {
-    const Op* made_by = f_.definition(yielded[i]);
-    const bool any = made_by && made_by->code == OpCode::undefined;
+    const bool any = definition_as(f_, yielded[i], OpCode::undefined) != nullptr;
     const bool there = f_[yielded[i]].array && f_[yielded[i]].array == f_[op.results[i]].array;
     if (uses_[op.results[i].index] > 0 && !any && !there) return true;
   }

@@ -4,7 +4,6 @@
 #include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {

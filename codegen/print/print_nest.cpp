@@ -1,8 +1,6 @@
 // Elementwise operations in groups, one nest of unrolled loops each; packing for products.
 #include <algorithm>
-#include <map>
 
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 
@@ -82,8 +80,7 @@ void KernelPrinter::print_loops(const Op& nest, const std::vector<std::string>& 
     if (kind_of(f_[id].code) == OpKind::elementwise)
       if (const Shape one = shape_of(f_[id].results[0]); one.axes.size() > shape.axes.size())
         shape = one;
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape, scopes, ops.size() > 2);
+  const Loops cursor = open_loops(shape, ops.size() > 2);
   if (nest.fence && cursor.element != "0") {
     const bool some = nest.fence > 1 && cursor.fragments.back() == "j";
     out_.line("if ({} == 0{}) fc::hold_order();", cursor.element,

@@ -9,15 +9,10 @@ namespace {
 
 /// What a reduction starts from.
 const char* start_of(OpCode reduction, DType dtype) {
-  const bool integers = dtype == DType::i32;
-  switch (reduction) {
-    case OpCode::reduce_max:
-      return integers ? "-2147483647 - 1" : "-fc::infinity()";
-    case OpCode::reduce_min:
-      return integers ? "2147483647" : "fc::infinity()";
-    default:
-      return "0.f";
-  }
+  if (reduction == OpCode::reduce_sum) return "0.f";
+  const bool largest = reduction == OpCode::reduce_max;
+  if (dtype == DType::i32) return largest ? "-2147483647 - 1" : "2147483647";
+  return largest ? "-fc::infinity()" : "fc::infinity()";
 }
 
 }  // namespace
@@ -61,9 +56,8 @@ std::string KernelPrinter::start_reduction(const Op& op) {
     out_.line("{} {}[{}][{}][{}];", array_type(value), partials, rows.layouts[0].fragments,
               rows.layouts[0].slots, chains);
   }
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(rows, scopes);
-  if (chained) scopes.push_back(out_.unrolled("c", chains, false));
+  Loops cursor = open_loops(rows);
+  if (chained) cursor.scopes.push_back(out_.unrolled("c", chains, false));
   out_.line("{} = {};",
             chained ? fmt::format("{}[{}][{}][c]", partials, cursor.fragments[0], cursor.slots[0])
                     : element(value, cursor),
@@ -91,8 +85,7 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) 
   if (partials.empty() && !by_lanes) return;
   if (f_[op.results[0]].type.is_scalar())
     return print_lane_combination(op.code, scalar(op.results[0]), along);
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(op.results[0]), scopes, true);
+  const Loops cursor = open_loops(shape_of(op.results[0]), true);
   const std::string target = element(op.results[0], cursor);
   if (!partials.empty()) {
     const auto part = [&](int c) {
@@ -107,10 +100,7 @@ void KernelPrinter::finish_reduction(const Op& op, const std::string& partials) 
 
 void KernelPrinter::print_reduction(const Op& op) {
   const std::string partials = start_reduction(op);
-  {
-    Writer::Scopes scopes;
-    print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0]), scopes));
-  }
+  print_element_of_reduction(op, partials, open_loops(shape_of(op.operands[0])));
   finish_reduction(op, partials);
 }
 
@@ -119,8 +109,7 @@ void KernelPrinter::print_combination(const Op& op) {
   if (f_[partials].layout.space == Space::shared) return print_from_shared(op);
   become(value, partials);
   out_.comment(fmt::format("{}: partials of the lanes, combined", label(value)));
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes, true);
+  const Loops cursor = open_loops(shape_of(value), true);
   print_lane_combination(op.reduction, element(value, cursor), op.partials);
 }
 

@@ -1,7 +1,6 @@
 // Producer and consumers, how they meet, and what the copy engine moves.
 #include <algorithm>
 
-#include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
@@ -107,36 +106,6 @@ void KernelPrinter::print_wait_products(const Op& op) {
   }
 }
 
-// ---- named barriers, at which some warps of a block meet while others go on
-
-/// A block has 16; barrier 0 is that of all threads. Each purpose gets a run of four, so that every
-/// warpgroup of a role may have one of its own: where its warps meet, and where it waits in ping-pong.
-/// At the last all warps of a role meet.
-constexpr int barrier_of_warpgroups = 1, barrier_of_ping_pong = 5, barrier_of_role = 9;
-
-/// A warpgroup waits at a barrier of its own for the arrival of the one before it. The last
-/// warpgroup arrives at the barrier of the first in the beginning, and the first takes the last
-/// arrival in the end.
-void KernelPrinter::print_ping_pong(const Op& op) {
-  const int groups = role_->warps / group_warps, two = 2 * group_threads;
-  if (op.code == OpCode::ping_pong_open)
-    out_.line("if (warp / 4 == {}) fc::signal({}, {});", groups - 1, barrier_of_ping_pong, two);
-  else if (op.code == OpCode::ping_pong_close)
-    out_.line("if (warp / 4 == 0) fc::meet({}, {});", barrier_of_ping_pong, two);
-  else if (op.code == OpCode::ping_pong_wait)
-    out_.line("fc::meet({} + warp / 4, {});", barrier_of_ping_pong, two);
-  else
-    out_.line("fc::signal({} + (warp / 4 + 1) % {}, {});", barrier_of_ping_pong, groups, two);
-}
-
-/// The warps of a warpgroup, or of the role.
-void KernelPrinter::print_meeting(const Op& op) {
-  if (op.code == OpCode::meet_warpgroup)
-    out_.line("fc::meet({} + warp / 4, 128);", barrier_of_warpgroups);
-  else
-    out_.line("fc::meet({}, {});", barrier_of_role, role_->warps * 32);
-}
-
 // ---- stores
 
 /// Each warpgroup hands its 64 rows to the copy engine, or its columns of 64 rows.
@@ -162,10 +131,6 @@ void KernelPrinter::print_bulk_store(const Op& op) {
                 box_coordinates(op, groups > 1 ? "0" : "warp / 4 * 64", first));
     }
   out_.line("fc::commit_stores();");
-}
-
-void KernelPrinter::print_drain(const Op& op) {
-  out_.line("if (thread % {} == 0) fc::wait_stores_read<{}>();", group_threads, op.pending);
 }
 
 }  // namespace flashcore

@@ -1,5 +1,4 @@
 // Which tiles a loop visits: the scan that notes it, and the way from one such tile to the next.
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 
 namespace flashcore {
@@ -41,11 +40,11 @@ void KernelPrinter::print_scan(const Op& op) {
     begins_[op.axis.index] = begin;
     print_block(region);
     const std::vector<ValueId> conditions = last_of(f_, region).operands;
-    Writer::Scopes scopes;
-    Cursor cursor;
+    Shape shape;
     for (ValueId condition : conditions)
-      if (cursor.axes.empty() && f_[condition].layout.space == Space::registers)
-        cursor = open_loops(shape_of(condition), scopes);
+      if (shape.axes.empty() && f_[condition].layout.space == Space::registers)
+        shape = shape_of(condition);
+    const Loops cursor = open_loops(shape);
     out_.line("{} |= ({} ? 1u : 0u) << n | ({} ? 0u : 256u) << n;", found,
               element(conditions[0], cursor), element(conditions[1], cursor));
     begins_.erase(op.axis.index);

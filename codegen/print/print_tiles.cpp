@@ -1,9 +1,6 @@
 // The tiles of a block: the loop over them, and where each lies; waiting for the note of the block in
 // front that adds to the same elements, and noting how far this one has come.
-#include <algorithm>
-#include <utility>
 
-#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 

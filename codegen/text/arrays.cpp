@@ -1,8 +1,6 @@
 // The arrays of register tiles, and the unrolled loops over their elements.
-#include <algorithm>
 
 #include "codegen/analysis/register_interference.h"
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"
@@ -32,8 +30,7 @@ void KernelPrinter::declare(ValueId value, bool zero, const std::string& otherwi
   storage_[value.index] = name;
   if (!name.empty()) {
     if (!zero) return;
-    Writer::Scopes scopes;
-    const Cursor cursor = open_loops(shape_of(value), scopes);
+    const Loops cursor = open_loops(shape_of(value));
     return out_.line("{} = {};", element(value, cursor), number(0, f_[value].type.dtype));
   }
   const Shape shape = shape_of(value);
@@ -60,43 +57,38 @@ void KernelPrinter::declare(ValueId value, bool zero, const std::string& otherwi
 
 /// Gives a value its array, and puts what another holds into it unless they share it.
 void KernelPrinter::become(ValueId value, ValueId from) {
-  const Op* made_by = f_.definition(from);
-  const double* number = constant_of(f_, from);
-  const bool source = made_by && kind_of(made_by->code) == OpKind::source;
-  if (made_by && made_by->code == OpCode::undefined) return declare(value);
-  const bool zero = number && *number == 0 && f_[value].layout.space != Space::operand;
+  if (definition_as(f_, from, OpCode::undefined)) return declare(value);
+  const bool zero = is_number(f_, from, 0) && f_[value].layout.space != Space::operand;
   declare(value, zero);
-  if (zero || (!source && storage_[from.index] == storage_[value.index])) return;
-  Writer::Scopes scopes;
-  const Cursor cursor = open_loops(shape_of(value), scopes);
+  if (zero || (!is_source(f_, from) && storage_[from.index] == storage_[value.index])) return;
+  const Loops cursor = open_loops(shape_of(value));
   out_.line("{} = {};", element(value, cursor), element(from, cursor));
 }
 
-KernelPrinter::Cursor KernelPrinter::open_loops(const Shape& shape, Writer::Scopes& scopes,
-                                                bool braces) {
+KernelPrinter::Loops KernelPrinter::open_loops(const Shape& shape, bool braces) {
   static constexpr const char* fragment_names[] = {"i", "j"};
-  Cursor cursor{shape, {}, {}, {}};
+  Loops loops{{shape, {}, {}, {}}, {}};
   int slots = 1;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     slots *= shape.layouts[k].slots;
     const int count = shape.layouts[k].fragments;
-    scopes.push_back(out_.repeated(fragment_names[k], count, braces));
-    cursor.fragments.emplace_back(count == 1 ? "0" : fragment_names[k]);
+    loops.scopes.push_back(out_.repeated(fragment_names[k], count, braces));
+    loops.fragments.emplace_back(count == 1 ? "0" : fragment_names[k]);
   }
-  scopes.push_back(out_.repeated("e", slots, braces));
-  cursor.element = slots > 1 ? "e" : "0";
-  if (shape.axes.size() == 1) {
-    cursor.slots = {cursor.element};
+  loops.scopes.push_back(out_.repeated("e", slots, braces));
+  loops.element = slots > 1 ? "e" : "0";
+  if (shape.axes.size() < 2) {
+    loops.slots = {loops.element};
   } else {
     const int rows = shape.layouts[0].slots, columns = shape.layouts[1].slots;
-    cursor.slots = {rows == 1      ? "0"
-                    : columns == 1 ? "e"
-                                   : fmt::format("(e / {})", columns),
-                    columns == 1 ? "0"
-                    : rows == 1  ? "e"
-                                 : fmt::format("(e % {})", columns)};
+    loops.slots = {rows == 1      ? "0"
+                   : columns == 1 ? "e"
+                                  : fmt::format("(e / {})", columns),
+                   columns == 1 ? "0"
+                   : rows == 1  ? "e"
+                                : fmt::format("(e % {})", columns)};
   }
-  return cursor;
+  return loops;
 }
 
 namespace {

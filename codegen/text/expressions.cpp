@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include "codegen/analysis/register_interference.h"
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"

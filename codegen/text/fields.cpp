@@ -20,10 +20,9 @@ std::size_t stride_count(const ir::Tensor& tensor) {
 std::string wish_of(const std::vector<TensorMapArgument>& maps, std::size_t map,
                     const ir::Function& f) {
   std::string name = f.tensors[static_cast<std::size_t>(maps[map].tensor)].name + "_tiles";
-  const bool first =
-      std::none_of(maps.begin(), maps.begin() + static_cast<std::ptrdiff_t>(map),
-                   [&](const TensorMapArgument& m) { return m.tensor == maps[map].tensor; });
-  return first ? name : fmt::format("{}_{}x{}", name, maps[map].rows, maps[map].width);
+  const auto first = std::ranges::find(maps, maps[map].tensor, &TensorMapArgument::tensor);
+  return *first == maps[map] ? name
+                             : fmt::format("{}_{}x{}", name, maps[map].rows, maps[map].width);
 }
 
 }  // namespace

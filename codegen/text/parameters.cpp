@@ -3,7 +3,6 @@
 #include <limits>
 #include <utility>
 
-#include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
@@ -38,8 +37,8 @@ void KernelPrinter::collect_arguments() {
     return op.code == OpCode::tile_loop && op.scheduler != TileScheduler::consecutive;
   });
   source_.flat_grid = f_.flat_grid;
-  for (const OpId id : f_[f_.body].ops)
-    source_.waits_for_kernels |= f_[id].code == OpCode::wait_for_kernels;
+  source_.waits_for_kernels =
+      std::ranges::any_of(f_[f_.body].ops, has_code(f_, OpCode::wait_for_kernels));
   for (const Tensor& tensor : f_.tensors)
     source_.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.output, tensor.dims, size_of(tensor.dtype),
@@ -149,16 +148,13 @@ void KernelPrinter::print_grid() {
     source_.grid.push_back({f_[axis].name, f_[axis].extent, std::max(1, f_[axis].tile) * tiles,
                             scalar_named(f_, f_[axis].longest)});
   }
-  if (schedule_.multicast_blocks > 1)
+  if (source_.cluster > 1)
     cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
   if (source_.persistent) return;
   // Three axes are CUDA's own dimensions; what more there are share the third. In a flat grid all
   // share the first.
   std::string dimensions[] = {"fc::block_x()", "fc::block_y()", "fc::block_z()"};
-  if (source_.cluster > 1) {
-    cluster_rank_ = constant("int", "rank", fmt::format("fc::block_x() % {}", source_.cluster));
-    dimensions[0] += fmt::format(" / {}", source_.cluster);
-  }
+  if (source_.cluster > 1) dimensions[0] += fmt::format(" / {}", source_.cluster);
   const std::size_t own = f_.flat_grid ? 0 : f_.grid.size() > 3 ? 2 : 3;
   if (f_.grid.size() > own) out_.line("fc::u32 block = {};", dimensions[own]);
   for (std::size_t i = 0; i < f_.grid.size(); ++i) {

@@ -1,6 +1,7 @@
 // Text with indentation. Scopes close themselves, so that braces always match.
 #pragma once
 
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,7 +40,7 @@ class Writer {
   class Scopes {
    public:
     Scopes() = default;
-    Scopes(const Scopes&) = delete;
+    Scopes(Scopes&&) = default;
     Scopes& operator=(const Scopes&) = delete;
     ~Scopes() {
       while (!scopes_.empty()) scopes_.pop_back();
@@ -88,8 +89,16 @@ class Writer {
   [[nodiscard]] std::string take() { return std::exchange(text_, {}); }
 
  private:
-  void append_line(fmt::string_view format, fmt::format_args args);
-  [[nodiscard]] Scope open_block(fmt::string_view format, fmt::format_args args);
+  void append_line(fmt::string_view format, fmt::format_args args) {
+    text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+    fmt::vformat_to(std::back_inserter(text_), format, args);
+    text_ += '\n';
+  }
+  [[nodiscard]] Scope open_block(fmt::string_view format, fmt::format_args args) {
+    const std::string head = fmt::vformat(format, args);
+    line("{}{{", head.empty() ? head : head + " ");
+    return Scope(*this, "}");
+  }
 
   std::string text_;
   int depth_ = 0;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/ir/type_rules.h"

@@ -1,7 +1,6 @@
 // Copies of tiles whose rows lie at computed positions. What the region of an issue computes becomes
 // the text of an expression, with the row's position in the place of `index`; every thread evaluates
 // it for the rows of which it copies chunks, in front of the copies.
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 

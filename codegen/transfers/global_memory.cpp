@@ -1,7 +1,6 @@
 // Loads, stores and copies: from positions to addresses, and what happens beyond the tensor.
 #include <algorithm>
 
-#include "codegen/passes/rewrite.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 
@@ -37,8 +36,7 @@ void KernelPrinter::print_segment(const Op& op) {
     return fmt::format("fc::max({}, fc::min({}, {}))", least, scalar(op.operands[bound]),
                        dimension);
   };
-  const double* zero = constant_of(f_, op.operands[0]);
-  if (zero && *zero == 0) {
+  if (is_number(f_, op.operands[0], 0)) {
     segment.length = constant("int", axis.name + "_length", cut(1, "0"));
   } else {
     segment.first = constant("int", axis.name + "_first", cut(0, "0"));
@@ -158,8 +156,7 @@ void KernelPrinter::print_access(const Op& op) {
     walked.layouts.back().slots = 1;
     require_alignment(op.tensor, count * size_of(f_[op.tensor].dtype));
   }
-  Writer::Scopes scopes;
-  Cursor cursor = open_loops(walked, scopes);
+  Loops cursor = open_loops(walked);
   cursor.layouts = shape.layouts;  // positions are those of the real layout
 
   std::string address = pointer, inside;
@@ -234,9 +231,7 @@ void KernelPrinter::prepare_sources(BlockId block) {
     if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value || is_computed(f_, c)) continue;
-      const Op* made_by = f_.definition(c.value);
-      const bool source = made_by && kind_of(made_by->code) == OpKind::source;
-      if (!source && storage_[c.value.index].empty()) return;
+      if (!is_source(f_, c.value) && storage_[c.value.index].empty()) return;
     }
     source_pointer(op);
   });

@@ -2,7 +2,6 @@
 // there, of the warps of a block or of the blocks of a cluster.
 #include "codegen/analysis/register_interference.h"
 #include "codegen/analysis/shared_use.h"
-#include "codegen/analysis/visit.h"
 #include "codegen/print/kernel_printer.h"
 #include "codegen/text/index_text.h"
 #include "dsl/error.h"
@@ -92,12 +91,15 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
 }
 
 /// Opens the loops over what `shared_offset` tells the offset of.
-void KernelPrinter::open_rows(const Shape& shape, Writer::Scopes& scopes, bool braces) {
+Writer::Scopes KernelPrinter::open_rows(const Shape& shape, bool braces) {
   const AxisLayout& first = shape.layouts[0];
+  const bool vector = shape.axes.size() == 1;
+  Writer::Scopes scopes;
   scopes.push_back(out_.unrolled("i", first.fragments, braces));
-  if (shape.axes.size() == 1) return scopes.push_back(out_.unrolled("e", first.slots, braces));
-  scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, braces));
-  scopes.push_back(out_.repeated("r", first.slots, braces));
+  if (!vector) scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, braces));
+  scopes.push_back(vector ? out_.unrolled("e", first.slots, braces)
+                          : out_.repeated("r", first.slots, braces));
+  return scopes;
 }
 
 /// A tile of one number, written once by all threads of the block for products to read.
@@ -140,9 +142,8 @@ void KernelPrinter::print_to_shared(const Op& op) {
                                      lane_offset(shape.axes[0], shape.layouts[0])));
   Shape held = shape;
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
-  Writer::Scopes scopes;
-  scopes.push_back(out_.guarded(representative(held)));
-  open_rows(shape, scopes, false);
+  const auto one = out_.guarded(representative(held));
+  const auto loops = open_rows(shape, false);
   const std::string address =
       fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
   const std::string& array = storage_[from.index];
@@ -210,8 +211,7 @@ void KernelPrinter::print_from_shared(const Op& op) {
   const std::string base = partials > 1 ? chunk_base(buffer, "0")
                            : given ? moved_rows(buffer, chunk_base(buffer, std::to_string(op.rank)))
                                    : storage_[from.index];
-  Writer::Scopes scopes;
-  open_rows(shape, scopes, partials > 1);
+  const auto loops = open_rows(shape, partials > 1);
   const std::string& array = storage_[value.index];
   const std::string first = slot_in_row(array, shape), offset = shared_offset(buffer, shape);
   if (partials == 1) {

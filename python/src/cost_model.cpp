@@ -32,52 +32,46 @@ class CostProbe {
 
   void add(const std::string& spec, const std::string& schedule, const Numbers& problem) {
     const auto [batch, heads, q_len, kv_len] = problem;
-    const Spec& read = spec_of(spec);
+    const SpecTraits& read = spec_of(spec);
     Launch& launch = launches_.emplace_back(
         Launch{&read, schedule_from_json(schedule), {batch, heads, q_len, kv_len}, {}});
     launch.visible = read.mask.visible_keys(launch.problem, launch.schedule.tiles.at("rows"));
   }
 
-  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
-                                          double bytes_per_us, double cluster_share, double scan_us,
+  [[nodiscard]] std::vector<double> times(const std::string& coefficients, double bytes_per_us,
+                                          double cluster_share, double scan_us,
                                           double score_operation_us) const {
-    const FamilyCosts costs = costs_from<FamilyCosts>(coefficients);
-    const CostModel model(gpu_, {.bytes_per_us = bytes_per_us,
-                                 .cluster_share = cluster_share,
-                                 .scan_us = scan_us,
-                                 .score_operation_us = score_operation_us});
+    const auto costs = costs_from_json<FamilyCosts>(coefficients);
+    CostModel model{.gpu = gpu_,
+                    .costs = {.bytes_per_us = bytes_per_us,
+                              .cluster_share = cluster_share,
+                              .scan_us = scan_us,
+                              .score_operation_us = score_operation_us},
+                    .properties = CostModel::first().properties};
     std::vector<double> times;
-    for (const Launch& launch : launches_)
-      times.push_back(CostedSchedule(launch.spec->spec, launch.schedule, launch.spec->mask,
-                                     launch.spec->score, model, &costs)
-                          .time_us(launch.problem, launch.visible));
+    for (const auto& [of, schedule, problem, visible] : launches_) {
+      model.families.try_emplace(cost_family(schedule), costs);
+      times.push_back(CostedSchedule(*of, schedule, model).time_us(problem, visible));
+    }
     return times;
   }
 
  private:
-  struct Spec {
-    AttentionSpec spec;
-    MaskTraits mask;
-    ScoreTraits score;
-  };
   struct Launch {
-    const Spec* spec;
+    const SpecTraits* spec;
     Schedule schedule;
     AttentionProblem problem;
     VisibleKeys visible;
   };
 
-  const Spec& spec_of(const std::string& json) {
-    std::unique_ptr<Spec>& spec = specs_[json];
-    if (!spec) {
-      const AttentionSpec read = attention_spec_from_json(json);
-      spec = std::make_unique<Spec>(Spec{read, MaskTraits(read), traits_of_score(read)});
-    }
+  const SpecTraits& spec_of(const std::string& json) {
+    std::unique_ptr<SpecTraits>& spec = specs_[json];
+    if (!spec) spec = std::make_unique<SpecTraits>(attention_spec_from_json(json));
     return *spec;
   }
 
   GpuFacts gpu_;
-  std::map<std::string, std::unique_ptr<Spec>> specs_;
+  std::map<std::string, std::unique_ptr<SpecTraits>> specs_;
   std::vector<Launch> launches_;
 };
 
@@ -97,15 +91,16 @@ class SplitProbe {
          decode_problem(read, own, {batch, heads, q_len, kv_len}, keys, multiprocessors_), splits});
   }
 
-  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients,
+  [[nodiscard]] std::vector<double> times(const std::string& coefficients,
                                           double bytes_per_us) const {
-    const DecodeCosts costs = costs_from<DecodeCosts>(coefficients);
+    const auto costs = costs_from_json<DecodeCosts>(coefficients);
+    CostModel model{.costs = {.bytes_per_us = bytes_per_us}};
     std::vector<double> times;
-    for (const Launch& launch : launches_)
-      times.push_back(to_microseconds(cost_of_splits(
-          launch.problem,
-          split_costs(launch.spec, launch.blocks, /*paged_share=*/0, costs, bytes_per_us),
-          launch.splits)));
+    for (const auto& [spec, blocks, problem, splits] : launches_) {
+      model.decoding.try_emplace(decode_family(blocks), costs);
+      const SplitCosts own = split_costs(spec, blocks, /*page_size=*/0, model);
+      times.push_back(to_microseconds(cost_of_splits(problem, own, splits)));
+    }
     return times;
   }
 
@@ -120,12 +115,6 @@ class SplitProbe {
   int multiprocessors_;
   std::vector<Launch> launches_;
 };
-
-template <class Costs>
-std::pair<std::vector<std::string>, std::vector<std::string>> cost_names() {
-  CostNames names = names_of_costs<Costs>();
-  return {std::move(names.numbers), std::move(names.by_dim)};
-}
 
 }  // namespace
 
@@ -143,12 +132,8 @@ void bind_cost_model(py::module_& m) {
       .def("times", &SplitProbe::times, py::arg("coefficients"), py::arg("bytes_per_us"));
   m.def("decode_family",
         [](const NamedBlocks& blocks) { return decode_family(blocks_named(blocks)); });
-  m.def("decode_cost_names", &cost_names<DecodeCosts>);
   m.def("cost_family",
         [](const std::string& schedule) { return cost_family(schedule_from_json(schedule)); });
-  m.def(
-      "cost_names", &cost_names<FamilyCosts>,
-      "Of coefficients: those that are numbers, and those that have one for each of cost_dims().");
   m.def("cost_dims",
         [] { return std::vector<int>(std::begin(measured_dims), std::end(measured_dims)); });
   m.def("forget_cost_models", &forget_cost_models,
@@ -198,9 +183,8 @@ void bind_cost_model(py::module_& m) {
       },
       py::arg("spec"), py::arg("target"), py::arg("problem"));
   m.def("candidate_schedules", [](const std::string& json) {
-    const AttentionSpec spec = attention_spec_from_json(json);
     std::vector<std::string> texts;
-    for (const Schedule& s : hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec)))
+    for (const Schedule& s : hopper_candidates(SpecTraits(attention_spec_from_json(json))))
       texts.push_back(to_json(s));
     return texts;
   });

@@ -11,7 +11,6 @@
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_adding.h"
 #include "templates/attention_in_parts.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
@@ -215,8 +214,8 @@ void bind_specs(py::module_& m) {
                                       : Winners::shipped(spec, target, processors);
         const std::size_t found =
             winners.find(as_fixed_by(spec, AttentionProblem{batch, heads, q_len, kv_len}));
-        if (found == winners.all().size()) return std::nullopt;
-        return to_json(winners.all()[found].schedule);
+        if (found == winners.all.size()) return std::nullopt;
+        return to_json(winners.all[found].schedule);
       },
       py::arg("spec"), py::arg("target"), py::arg("table").none(true) = py::none(),
       py::arg("batch") = 0, py::arg("heads") = 0, py::arg("q_len") = 0, py::arg("kv_len") = 0);

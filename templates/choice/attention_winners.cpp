@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -22,39 +23,26 @@ using Json = nlohmann::ordered_json;
 constexpr bool keep_numbers = true;
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-bool in_number(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.'; }
 
 /// The expression without what differs between uses of one kind of attention: what a caller's
 /// tensors are called and, unless they are kept, numbers.
 std::string form_of(const Expression& expression, bool numbers) {
-  const std::string& text = expression.text;
   std::string form;
-  for (std::size_t at = 0; at < text.size();) {
-    const char first = text[at];
-    const bool digit = std::isdigit(static_cast<unsigned char>(first)) != 0;
-    if (!in_name(first)) {
-      form += text[at++];
-      continue;
-    }
-    std::size_t end = at;
-    while (end < text.size() && (digit ? in_number(text[end]) : in_name(text[end]))) {
-      // The sign of an exponent, as in 1e-05.
-      const bool exponent = digit && (text[end] == 'e' || text[end] == 'E');
-      ++end;
-      if (exponent && end < text.size() && (text[end] == '-' || text[end] == '+')) ++end;
-    }
-    const std::string_view word = std::string_view(text).substr(at, end - at);
-    at = end;
-    const auto tensor =
-        std::find_if(expression.tensors.begin(), expression.tensors.end(),
-                     [&](const Captured& captured) { return captured.name == word; });
-    if (digit && !numbers) {
+  const std::string& text = expression.text;
+  for (const char *at = text.data(), *const end = at + text.size(); at != end;) {
+    double number = 0;
+    const bool digit = std::isdigit(static_cast<unsigned char>(*at)) != 0;
+    const char* const behind =
+        digit ? std::from_chars(at, end, number).ptr : std::find_if_not(at, end, in_name);
+    const std::string_view word(at, behind == at ? at + 1 : behind);
+    const auto tensor = std::ranges::find(expression.tensors, word, &Captured::name);
+    if (digit && !numbers)
       form += '#';
-    } else if (tensor != expression.tensors.end()) {
+    else if (tensor != expression.tensors.end())
       form += fmt::format("t{}", tensor - expression.tensors.begin());
-    } else {
+    else
       form += word;
-    }
+    at += word.size();
   }
   return form;
 }
@@ -238,13 +226,13 @@ Winners Winners::of(std::string_view table, const AttentionSpec& spec, const Tar
 }
 
 Winners Winners::shipped(const AttentionSpec& spec, const Target& target, int multiprocessors) {
-  static const Table table = read_table(shipped_winners().front().text);
+  static const Table table = read_table(shipped_winners());
   return {winners_for(spec, target, table), multiprocessors};
 }
 
 std::size_t Winners::find(const AttentionProblem& problem) const {
-  if (winners_.empty()) return 0;
-  const std::size_t blocks = block_class(problem, multiprocessors_);
+  if (all.empty()) return 0;
+  const std::size_t blocks = block_class(problem, multiprocessors);
   // What is not known of a problem is in no class.
   const auto class_if_known = [](std::int64_t length) { return length > 0 ? class_of(length) : 0; };
   const auto fits = [](std::int64_t greatest, std::int64_t own) {
@@ -252,10 +240,10 @@ std::size_t Winners::find(const AttentionProblem& problem) const {
   };
   const std::int64_t heads = class_if_known(problem.batch * problem.heads),
                      q_len = class_if_known(problem.q_len), kv_len = class_if_known(problem.kv_len);
-  std::size_t closest = winners_.size();
+  std::size_t closest = all.size();
   int most = -1;
-  for (std::size_t i = 0; i < winners_.size(); ++i) {
-    const Winner& w = winners_[i];
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Winner& w = all[i];
     if (w.blocks != blocks || !fits(w.heads, heads) || !fits(w.q_len, q_len) ||
         !fits(w.kv_len, kv_len))
       continue;

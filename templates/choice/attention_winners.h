@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,15 +12,10 @@
 
 namespace flashcore {
 
-/// A table as text: a JSON array of objects, each with the fields of a key and a `schedule`, which may
-/// leave out what is as in a Schedule of no fields. What else stands in an entry (what was measured,
-/// and where) is for people.
-struct WinnersFile {
-  std::string_view name, text;
-};
-
-/// attention_winners.json, built in.
-std::span<const WinnersFile> shipped_winners();
+/// The table that ships, attention_winners.json: a JSON array of objects, each with the fields of a key
+/// and a `schedule`, which may leave out what is as in a Schedule of no fields. What else stands in an
+/// entry (what was measured, and where) is for people.
+std::string_view shipped_winners();
 
 /// The closest key under which a table may hold a schedule for the spec and the problem, as a JSON
 /// object: target, head_dim, head_dim_v; mask ("full", "causal", or the expression); score and sink
@@ -41,6 +35,7 @@ struct Winner {
   std::int64_t heads = any, q_len = any, kv_len = any;  ///< the greatest of their classes
   std::size_t blocks = 0;                               ///< the number of their class
   Schedule schedule;
+  std::size_t list = 0;  ///< what a chooser calls the list that begins with it
 
   /// The largest problem that it is for; what may be any number is not known.
   [[nodiscard]] AttentionProblem largest_problem() const {
@@ -51,27 +46,21 @@ struct Winner {
 };
 
 /// The entries of a table that are for a spec and a target.
-class Winners {
- public:
-  /// Of an empty text none. An entry that cannot be used is left aside, and a field of a key that an entry leaves out is
-  /// that of plain full attention of any length. Throws ScheduleError for a table that cannot be
-  /// read.
+struct Winners {
+  std::vector<Winner> all;
+  int multiprocessors = 0;
+
+  /// Of an empty text none. An entry that cannot be used is left aside, and a field of a key that an
+  /// entry leaves out is that of plain full attention of any length. Throws ScheduleError for a table
+  /// that cannot be read.
   static Winners of(std::string_view table, const AttentionSpec& spec, const Target& target,
                     int multiprocessors);
   /// Those of the table that ships.
   static Winners shipped(const AttentionSpec& spec, const Target& target, int multiprocessors);
 
-  [[nodiscard]] std::span<const Winner> all() const { return winners_; }
-  /// The place of the one for the problem, the closest; all().size() where there is none. A number:
+  /// The place of the one for the problem, the closest; all.size() where there is none. A number:
   /// whether an optional holds one is read back from memory, at every launch.
   [[nodiscard]] std::size_t find(const AttentionProblem& problem) const;
-
- private:
-  Winners(std::vector<Winner> winners, int multiprocessors)
-      : winners_(std::move(winners)), multiprocessors_(multiprocessors) {}
-
-  std::vector<Winner> winners_;
-  int multiprocessors_;
 };
 
 /// Why entries of the table cannot be used, a sentence each. Throws ScheduleError likewise.

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "dsl/error.h"
@@ -47,14 +48,16 @@ constexpr std::string_view decode_families[]{
                        .where = {}});
 }
 
-double number_of(const Json& object, std::string_view field, const std::string& where) {
-  const auto found = object.find(std::string(field));
-  if (found == object.end() || !found->is_number())
-    refuse(fmt::format("{} has no number {}", where, field));
-  const double number = found->get<double>();
+double checked(const Json& value, std::string_view field, const std::string& where) {
+  if (!value.is_number()) refuse(fmt::format("{} has no number {}", where, field));
+  const auto number = value.get<double>();
   if (!std::isfinite(number) || number < 0)
     refuse(fmt::format("{} of {} is {}, where a number from 0 on is meant", field, where, number));
   return number;
+}
+
+double number_of(const Json& object, const char* field, const std::string& where) {
+  return checked(object.value(field, Json()), field, where);
 }
 
 template <class Costs>
@@ -65,11 +68,11 @@ Costs read_costs(const Json& object, const std::string& where) {
     if constexpr (std::is_same_v<decltype(field), double&>) {
       field = number_of(object, name, where);
     } else {
-      const auto by_dim = object.find(name);
-      if (by_dim == object.end() || !by_dim->is_object())
-        refuse(fmt::format("{} has no {} by head_dim", where, name));
-      for (const int dim : measured_dims)
-        field.push_back(number_of(*by_dim, std::to_string(dim), fmt::format("{} {}", where, name)));
+      const Json of_dims = object.value(name, Json());
+      if (!of_dims.is_array() || of_dims.size() != std::size(measured_dims))
+        refuse(fmt::format("{} has no {} for each head_dim of {}", where, name,
+                           fmt::join(measured_dims, ", ")));
+      for (const Json& one : of_dims) field.push_back(checked(one, name, where));
     }
   });
   return costs;
@@ -121,58 +124,22 @@ double at_dim(std::span<const double> of_measured_dims, double head_dim) {
 }
 
 template <class Costs>
-CostNames names_of_costs() {
-  CostNames names;
-  Costs costs;
-  for_each_field(costs, [&](const char* name, auto& field) {
-    const bool is_number = std::is_same_v<decltype(field), double&>;
-    (is_number ? names.numbers : names.by_dim).emplace_back(name);
-  });
-  return names;
+Costs costs_from_json(std::string_view text) {
+  return read_costs<Costs>(Json::parse(text, nullptr, /*allow_exceptions=*/false), "an object");
 }
-template CostNames names_of_costs<FamilyCosts>();
-template CostNames names_of_costs<DecodeCosts>();
-
-template <class Costs>
-Costs costs_from(std::span<const double> numbers) {
-  const CostNames names = names_of_costs<Costs>();
-  const std::size_t meant = names.numbers.size() + names.by_dim.size() * std::size(measured_dims);
-  if (numbers.size() != meant)
-    throw InternalError(fmt::format("{} coefficients, where {} are meant", numbers.size(), meant));
-  Costs costs;
-  auto next = numbers.begin();
-  for_each_field(costs, [&](const char*, auto& field) {
-    if constexpr (std::is_same_v<decltype(field), double&>)
-      field = *next++;
-    else
-      for ([[maybe_unused]] const int dim : measured_dims) field.push_back(*next++);
-  });
-  return costs;
-}
-template FamilyCosts costs_from(std::span<const double> numbers);
-template DecodeCosts costs_from(std::span<const double> numbers);
+template FamilyCosts costs_from_json(std::string_view text);
+template DecodeCosts costs_from_json(std::string_view text);
 
 const CostModel& CostModel::first() {
   static const CostModel model =
-      *find(parsed(shipped_costs().front().text).front()["target"].get<std::string>());
+      *find(parsed(shipped_costs()).front()["target"].get<std::string>());
   return model;
-}
-
-const DecodeCosts& CostModel::decoding(const std::string& name) const {
-  const auto found = decoding_.find(name);
-  if (found == decoding_.end()) throw InternalError("no coefficients of decoding for " + name);
-  return found->second;
-}
-
-const FamilyCosts* CostModel::family(const std::string& name) const {
-  const auto found = families_.find(name);
-  return found == families_.end() ? nullptr : &found->second;
 }
 
 std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts& gpu,
                                          std::string_view table) {
   const Json mine = table.empty() ? Json::array() : parsed(table);
-  static const Json shipped = parsed(shipped_costs().front().text);
+  static const Json shipped = parsed(shipped_costs());
   // Of any GPU, if none is named.
   const auto first_of = [&](const Json& entries, std::optional<std::string> name) -> const Json* {
     for (const Json& entry : entries)
@@ -192,27 +159,27 @@ std::optional<CostModel> CostModel::find(std::string_view target, const GpuFacts
     if (const Json* found = first_of(shipped, alike)) measured = found;
   CostModel model;
   const std::string name = entry["gpu"].get<std::string>(), where = "the entry of " + name;
-  model.measured_on_ = measured_gpu(entry).value_or(name);
-  model.gpu_ = gpu;
+  model.measured_on = measured_gpu(entry).value_or(name);
+  model.gpu = gpu;
   if (gpu.multiprocessors == 0)
-    model.gpu_ = {.name = name,
-                  .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
-                  .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
-  model.costs_ = read_costs<GpuCosts>(*measured, where);
-  model.costs_.bytes_per_us = number_of(entry, "bytes_per_us", where);
-  if (model.costs_.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
+    model.gpu = {.name = name,
+                 .multiprocessors = static_cast<int>(number_of(entry, "multiprocessors", where)),
+                 .l2_bytes = static_cast<std::int64_t>(number_of(entry, "l2_bytes", where))};
+  model.costs = read_costs<GpuCosts>(*measured, where);
+  model.costs.bytes_per_us = number_of(entry, "bytes_per_us", where);
+  if (model.costs.bytes_per_us == 0) refuse("bytes_per_us of " + where + " is 0");
   const bool has_own = entry.contains("properties") || first_shipped == nullptr;
-  model.properties_ = read_costs<ChoiceProperties>(
+  model.properties = read_costs<ChoiceProperties>(
       (has_own ? entry : *first_shipped).value("properties", Json()), where + ", properties");
-  if (model.properties_.tie_share >= 1)
+  if (model.properties.tie_share >= 1)
     refuse(fmt::format("tie_share of {}, properties is no share below 1", where));
   for (const auto& [kind, family] : named_objects(*measured, "families", where).items())
-    model.families_[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
+    model.families[kind] = read_costs<FamilyCosts>(family, where + ", " + kind);
   const Json& decoding = named_objects(*measured, "decoding", where);
   for (const std::string_view family : decode_families) {
-    const std::string rows(family), place = where + ", decoding " + rows;
-    if (!decoding.contains(rows)) refuse(place + " is missing");
-    model.decoding_[rows] = read_costs<DecodeCosts>(decoding[rows], place);
+    const std::string rows(family);
+    model.decoding[rows] =
+        read_costs<DecodeCosts>(decoding.value(rows, Json()), where + ", decoding " + rows);
   }
   return model;
 }

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace flashcore {
@@ -111,26 +110,21 @@ struct DecodeCosts {
   std::vector<double> columns_us;
 };
 
-/// What tables call the coefficients of a struct: those that are numbers, and those that have one for
-/// each of measured_dims. `Costs` is FamilyCosts or DecodeCosts.
-struct CostNames {
-  std::vector<std::string> numbers, by_dim;
-};
+/// Such coefficients as a table has them, a JSON object: FamilyCosts or DecodeCosts. Throws ScheduleError.
 template <class Costs>
-CostNames names_of_costs();
-/// From numbers in the order of those names.
-template <class Costs>
-Costs costs_from(std::span<const double> numbers);
+Costs costs_from_json(std::string_view text);
 
-/// A table of coefficients as text: a JSON array with an object for each GPU.
-struct CostFile {
-  std::string_view name, text;
-};
-/// cost_coefficients.json, built in.
-std::span<const CostFile> shipped_costs();
+/// The table that ships, cost_coefficients.json: a JSON array with an object for each GPU.
+std::string_view shipped_costs();
 
-class CostModel {
- public:
+struct CostModel {
+  GpuFacts gpu;
+  std::string measured_on;  ///< the GPU that the coefficients were measured on
+  GpuCosts costs;
+  ChoiceProperties properties;
+  std::map<std::string, FamilyCosts> families;
+  std::map<std::string, DecodeCosts> decoding;  ///< by the name of blocks, such as "of_head/128"
+
   /// The coefficients for a GPU: those under its name in `table` (the user's, or empty), those that
   /// ship under its name, or those of the first GPU of the target that ships, with the facts of the
   /// GPU itself. Without facts, the GPU that was measured. An entry without `properties`, as a
@@ -141,30 +135,6 @@ class CostModel {
 
   /// Of the GPU that was measured first, for decoding on a target without coefficients of its own.
   static const CostModel& first();
-
-  /// With the properties of the first, and without coefficients of families, as a measurement that
-  /// makes some needs it.
-  CostModel(GpuFacts gpu, const GpuCosts& costs)
-      : gpu_(std::move(gpu)), costs_(costs), properties_(first().properties_) {}
-
-  [[nodiscard]] const GpuFacts& gpu() const { return gpu_; }
-  /// The GPU that the coefficients were measured on.
-  [[nodiscard]] const std::string& measured_on() const { return measured_on_; }
-  [[nodiscard]] const FamilyCosts* family(const std::string& name) const;
-  [[nodiscard]] const GpuCosts& costs() const { return costs_; }
-  [[nodiscard]] const ChoiceProperties& properties() const { return properties_; }
-  /// Of blocks of decoding, by their name, such as "of_head/128".
-  [[nodiscard]] const DecodeCosts& decoding(const std::string& name) const;
-
- private:
-  CostModel() = default;
-
-  GpuFacts gpu_;
-  std::string measured_on_;
-  GpuCosts costs_;
-  ChoiceProperties properties_;
-  std::map<std::string, FamilyCosts> families_;
-  std::map<std::string, DecodeCosts> decoding_;
 };
 
 }  // namespace flashcore

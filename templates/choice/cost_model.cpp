@@ -102,68 +102,65 @@ struct CostedSchedule::Load {
   }
 };
 
-CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, const MaskTraits& mask,
-                               const ScoreTraits& score, const CostModel& model,
-                               const FamilyCosts* costs)
+CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, const CostModel& model)
     : rows_(s.tiles.at("rows")),
       cols_(s.tiles.at("cols")),
       splits_(s.cluster_splits),
       multicast_(s.multicast_blocks),
       positions_(s.positions_per_block),
-      residents_(residents(spec, s)),
+      residents_(residents(traits.spec, s)),
       order_(s.grid_order),
-      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
-      is_known_(costs != nullptr) {
+      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine) {
+  const auto family = model.families.find(cost_family(s));
+  is_known_ = family != model.families.end();
   if (!is_known_) return;
+  const FamilyCosts& costs = family->second;
+  const AttentionSpec& spec = traits.spec;
   const int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   const double dim = (d + dv) / 2.0, dims = dim / 128, columns = cols_ / 128.0;
   row_bytes_ = size_of(spec.dtype) * (d + dv);
-  share_of_row_ = 1.0 / rows_;
-  share_of_column_ = 1.0 / cols_;
-  share_of_split_ = 1.0 / splits_;
-  blocks_per_tile_ = static_cast<double>(splits_) / positions_;
   if (spec.heads && spec.kv_heads)
     share_of_key_head_ = static_cast<double>(spec.kv_heads) / spec.heads;
-  slots_ = std::floor(model.gpu().multiprocessors * residents_ *
-                      (splits_ > 2 ? model.costs().cluster_share : 1) * share_of_split_) *
+  slots_ = std::floor(model.gpu.multiprocessors * residents_ *
+                      (splits_ > 2 ? model.costs.cluster_share : 1) * share_of_split_) *
            splits_;
   share_of_slot_ = 1 / slots_;
   tiles_at_once_ = slots_ / blocks_per_tile_;
-  least_blocks_ = model.properties().two_heads_waves * slots_;
-  const auto l2_bytes = static_cast<double>(model.gpu().l2_bytes);
+  least_blocks_ = model.properties.two_heads_waves * slots_;
+  const auto l2_bytes = static_cast<double>(model.gpu.l2_bytes);
   // As schedule_tiles makes its groups.
   keys_in_l2_ = std::exp2(std::floor(std::log2(l2_bytes)) - 1) / row_bytes_;
-  reread_share_ = model.properties().reread_share;
-  us_per_byte_ = 1 / model.costs().bytes_per_us;
-  launch_us_ = costs->launch_us;
-  spread_us_ = costs->spread_us;
-  share_of_multiprocessor_ = 1.0 / model.gpu().multiprocessors;
-  scan_us_ = mask.bounds_loop() ? 0 : model.costs().scan_us;
-  fill_share_ = costs->fill_share;
-  stall_share_ = costs->stall_share;
+  reread_share_ = model.properties.reread_share;
+  us_per_byte_ = 1 / model.costs.bytes_per_us;
+  launch_us_ = costs.launch_us;
+  spread_us_ = costs.spread_us;
+  share_of_multiprocessor_ = 1.0 / model.gpu.multiprocessors;
+  scan_us_ = traits.mask.bounds_loop() ? 0 : model.costs.scan_us;
+  fill_share_ = costs.fill_share;
+  stall_share_ = costs.stall_share;
   constexpr double least_share = 0.01;
-  share_of_held_byte_ = 1 / (std::max(least_share, model.properties().l2_share) * l2_bytes);
-  const double tile_us = at_dim(costs->block_us, dim);
-  const double row_share = share_at_dim(costs->row_share, dim);
+  share_of_held_byte_ = 1 / (std::max(least_share, model.properties.l2_share) * l2_bytes);
+  const double tile_us = at_dim(costs.block_us, dim);
+  const double row_share = share_at_dim(costs.row_share, dim);
   rows_us_ = tile_us * row_share;
   block_us_ = tile_us * (1 - row_share);
   if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
-    block_us_ += model.properties().dynamic_us;
-  if (s.staged_stores && rows_ <= 64) block_us_ += model.properties().staged_us;
-  if (!mask.is_full()) block_us_ += costs->mask_us;
-  if (splits_ > 1) block_us_ += costs->split_us * splits_ / 2 + costs->split_dim_us * dims;
-  iteration_us_ = costs->iteration_us + at_dim(costs->columns_us, dim) * columns;
-  double busy_us = costs->contention * at_dim(costs->columns_us, dim) * columns;
+    block_us_ += model.properties.dynamic_us;
+  if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
+  if (!traits.mask.is_full()) block_us_ += costs.mask_us;
+  if (splits_ > 1) block_us_ += costs.split_us * splits_ / 2 + costs.split_dim_us * dims;
+  iteration_us_ = costs.iteration_us + at_dim(costs.columns_us, dim) * columns;
+  double busy_us = costs.contention * at_dim(costs.columns_us, dim) * columns;
   // All blocks of a multiprocessor share the units that compute the operations of scores.
   const double operations_us =
-      model.costs().score_operation_us * score.operations * columns * rows_ / 128;
+      model.costs.score_operation_us * traits.score.operations * columns * rows_ / 128;
   iteration_us_ += operations_us;
   busy_us += operations_us;
   // By what share the lookups of a block take longer for each warpgroup beside the first: warpgroups
   // share key tiles, so the next tile waits for the slowest.
   constexpr double wait_share = 0.15;
   const int warpgroups = std::max(1, rows_ / 64);
-  iteration_us_ += model.properties().own_element_us * score.own_elements * columns *
+  iteration_us_ += model.properties.own_element_us * traits.score.own_elements * columns *
                    (1 + wait_share * (warpgroups - 1));
   alone_cubed_ = std::pow(iteration_us_, 3);
   busy_cubed_ = std::pow(busy_us, 3);
@@ -171,7 +168,7 @@ CostedSchedule::CostedSchedule(const AttentionSpec& spec, const Schedule& s, con
   tile_slot_us_ = tile_of_slot * block_us_;
   tile_slot_key_us_ =
       tile_of_slot * contended_us(residents_) * share_of_column_ * share_of_split_ * positions_;
-  tail_ = model.properties().tail / positions_;
+  tail_ = model.properties.tail / positions_;
 }
 
 /// Tiles of query rows of a head. Blocks that share loads come as whole clusters.

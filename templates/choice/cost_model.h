@@ -39,8 +39,7 @@ std::string cost_family(const Schedule& schedule);
 class CostedSchedule {
  public:
   /// Of a schedule whose family has no coefficients, no problem has a time.
-  CostedSchedule(const AttentionSpec& spec, const Schedule& schedule, const MaskTraits& mask,
-                 const ScoreTraits& score, const CostModel& model, const FamilyCosts* costs);
+  CostedSchedule(const SpecTraits& traits, const Schedule& schedule, const CostModel& model);
 
   /// For how many query rows keys are loaded together: those of a block, or of a cluster that shares loads.
   [[nodiscard]] int tile_rows() const { return rows_ * multicast_; }
@@ -80,11 +79,12 @@ class CostedSchedule {
   /// many of them are left for the end.
   void group_heads(Load& load) const;
 
-  int rows_ = 0, cols_ = 0, splits_ = 1, multicast_ = 1, positions_ = 1;
+  int rows_ = 1, cols_ = 1, splits_ = 1, multicast_ = 1, positions_ = 1;
   /// One through the number of rows, columns and splits of a tile: what is asked thousands of times
   /// multiplies by them.
-  double share_of_row_ = 1, share_of_column_ = 1, share_of_split_ = 1;
-  double blocks_per_tile_ = 1;
+  double share_of_row_ = 1.0 / rows_, share_of_column_ = 1.0 / cols_,
+         share_of_split_ = 1.0 / splits_;
+  double blocks_per_tile_ = static_cast<double>(splits_) / positions_;
   int residents_ = 1;        ///< blocks on a multiprocessor at once
   double slots_ = 0;         ///< blocks on the GPU at once
   double least_blocks_ = 0;  ///< of a kernel whose blocks compute two heads

@@ -59,13 +59,10 @@ class Splitting {
            splits * combined_;
   }
 
-  struct Best {
-    Number splits, cost;
-  };
-  [[nodiscard]] Best best() const {
+  [[nodiscard]] CostedSplits<Number> best() const {
     const Number limit = minimum(shares_, Constant(costs_.most_splits));
     Number last = minimum(limit, 1);
-    Best best{last, cost(last)};
+    CostedSplits<Number> best{last, cost(last)};
     for (const int waves : waves_tried) {
       const Number most = maximum(minimum(processors_ * waves / blocks_, limit), 1);
       if constexpr (!std::same_as<Number, Tile>)
@@ -115,8 +112,10 @@ std::string decode_family(const DecodeBlocks& blocks) {
   return tile <= 16 ? "packed/16" : tile <= 32 ? "packed/32" : "packed/64";
 }
 
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
-                       const DecodeCosts& costs, double bytes_per_us) {
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+                       const CostModel& model) {
+  const DecodeCosts& costs = model.decoding.at(decode_family(blocks));
+  const double paged_share = page_size ? model.properties.paged_share : 0;
   const int both = round_up(spec.head_dim) + round_up(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
@@ -127,7 +126,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, do
           .key = whole(key * (1 + (at_once == 1 ? paged_share : 0))),
           .lone_key = whole(key * (1 + costs.lone_share + paged_share)),
           .read = whole(costs.read_factor * static_cast<double>(size_of(spec.dtype)) * both /
-                        bytes_per_us),
+                        model.costs.bytes_per_us),
           .stall = static_cast<std::int64_t>(costs.stall_share * unit_share + 0.5),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
           .block = whole(costs.block_us),
@@ -142,9 +141,10 @@ std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& cost
   return Splitting(problem, costs).cost(splits) + cost_of_any(problem, costs);
 }
 
-CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
-  const auto [splits, cost] = Splitting(problem, costs).best();
-  return {splits, cost + cost_of_any(problem, costs)};
+CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
+  CostedSplits<std::int64_t> best = Splitting(problem, costs).best();
+  best.cost += cost_of_any(problem, costs);
+  return best;
 }
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {

@@ -57,24 +57,19 @@ DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& bloc
                              std::int64_t multiprocessors);
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
-/// `paged_share` is that of ChoiceProperties where keys come through pages, else 0.
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, double paged_share,
-                       const DecodeCosts& costs, double bytes_per_us);
-inline SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
-                              int page_size = 0, const CostModel& model = CostModel::first()) {
-  return split_costs(spec, blocks, page_size ? model.properties().paged_share : 0,
-                     model.decoding(decode_family(blocks)), model.costs().bytes_per_us);
-}
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0,
+                       const CostModel& model = CostModel::first());
 
 /// What so many splits cost: the multiprocessor that ends last or the bytes from memory, which hold
 /// each other up where both take long, and combining.
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits);
 /// The number of splits that costs least, and what they cost.
+template <WholeNumber Number>
 struct CostedSplits {
-  std::int64_t splits = 1, cost = 0;
+  Number splits, cost;
 };
-CostedSplits decode_splits(const DecodeProblem& problem, const SplitCosts& costs);
+CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const SplitCosts& costs);
 
 /// The same as an expression of named extents and `multiprocessors`, for Module::number: what the
 /// split program leaves open is called B, H, Sq and Sk, and max_pages with pages. `row_tile` is the

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "templates/attention.h"
@@ -71,5 +72,15 @@ class MaskTraits {
 };
 
 ScoreTraits traits_of_score(AttentionSpec spec);
+
+/// A spec with what its expressions ask.
+struct SpecTraits {
+  explicit SpecTraits(AttentionSpec of)
+      : spec(std::move(of)), mask(spec), score(traits_of_score(spec)) {}
+
+  AttentionSpec spec;
+  MaskTraits mask;
+  ScoreTraits score;
+};
 
 }  // namespace flashcore

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <span>
 
-#include "dsl/error.h"
 #include "templates/attention_backward.h"
 #include "templates/schedules/schedule_parts.h"
 
@@ -101,16 +100,12 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-/// The wider of a query and a value.
-int widest(const AttentionSpec& spec) {
-  return round_up(std::max(spec.head_dim, spec.value_dim()));
-}
-
 bool is_for(const Tiles& tiles, const AttentionSpec& spec) {
   const bool masked = !spec.mask.is_full();
   // A persistent block would have to find its segments for every output tile.
   const bool may_persist = !spec.packed() && !spec.q_lens && !spec.kv_lens;
-  return tiles.least <= widest(spec) && widest(spec) <= tiles.most &&
+  const int columns = round_up(widest(spec));
+  return tiles.least <= columns && columns <= tiles.most &&
          !(tiles.traits & (masked ? full_only : masked_only)) &&
          (may_persist || !(tiles.traits & persistent));
 }
@@ -143,7 +138,7 @@ std::vector<Schedule> elementwise(const AttentionSpec& spec, const Target& targe
   s.warps_m = 4;
   std::vector<Schedule> schedules;
   for (const int rows : {32, 16}) {
-    if (rows == 32 && widest(spec) > 128) continue;
+    if (rows == 32 && round_up(widest(spec)) > 128) continue;
     s.tiles = {{axis, rows}};
     schedules.push_back(s);
   }

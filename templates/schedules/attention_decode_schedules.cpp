@@ -32,16 +32,15 @@ int shared_bytes(const DecodeSpec& spec, const Schedule& s) {
 /// A producer that loads keys and values by the copy engine, and one consumer warpgroup for every
 /// 64 rows; of 64 rows two blocks to a multiprocessor.
 Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int rows, int cols) {
-  const AttentionSpec& a = spec.attention;
-  const int widest = std::max(round_up(a.head_dim), round_up(a.value_dim()));
+  const int columns = round_up(widest(spec.attention));
   Schedule s = warpgroup_tiles(rows, rows <= 64 ? std::min(cols, 64) : cols);
   s.descending = false;
   if (rows <= 64) {
-    s.blocks_per_processor = widest <= 128 ? 2 : 1;
+    s.blocks_per_processor = columns <= 128 ? 2 : 1;
     s.reduction_chains = 2;
   }
   // What narrow heads compute between products takes as long as these.
-  s.ping_pong = rows > 64 && widest <= 64 && spec.rows == DecodeRows::of_head;
+  s.ping_pong = rows > 64 && columns <= 64 && spec.rows == DecodeRows::of_head;
   while (s.tiles["cols"] > 16 && shared_bytes(spec, s) + 4096 > target.shared_per_block)
     s.tiles["cols"] -= 16;
   return s;
@@ -51,16 +50,12 @@ Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int ro
 /// tiles are masked behind a test, and then there are fewer keys.
 std::vector<Schedule> warpgroup_schedules(const DecodeSpec& spec, const Target& target, int rows) {
   std::vector<Schedule> schedules;
-  const auto add = [&](const Schedule& s) {
-    if (std::find(schedules.begin(), schedules.end(), s) == schedules.end()) schedules.push_back(s);
-  };
-  if (target.wgmma) {
-    Schedule peeled = warpgroup_schedule(spec, target, rows, 128);
-    peeled.peel_masks =
-        rows > 64 && spec.rows == DecodeRows::of_head && !spec.attention.mask.is_full();
-    add(peeled);
-    for (const int cols : {128, 96, 64, 32}) add(warpgroup_schedule(spec, target, rows, cols));
-  }
+  if (!target.wgmma) return schedules;
+  for (const int cols : {128, 128, 96, 64, 32})
+    schedules.push_back(warpgroup_schedule(spec, target, rows, cols));
+  schedules.front().peel_masks =
+      rows > 64 && spec.rows == DecodeRows::of_head && !spec.attention.mask.is_full();
+  schedules.erase(std::unique(schedules.begin(), schedules.end()), schedules.end());
   return schedules;
 }
 
@@ -68,14 +63,11 @@ std::vector<Schedule> warpgroup_schedules(const DecodeSpec& spec, const Target& 
 
 std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, const Target& target,
                                                        int row_tile) {
-  const AttentionSpec& a = spec.attention;
   const int rows = std::min(row_tile, most_decode_rows);
   std::vector<Schedule> schedules;
   if (spec.rows != DecodeRows::packed) schedules = warpgroup_schedules(spec, target, row_tile);
   const auto add = [&](const Schedule& s) {
-    const int bytes = shared_bytes(spec, s) + target.shared_reserved + 1024;
-    if (bytes <= target.shared_per_block + target.shared_reserved &&
-        bytes * s.blocks_per_processor <= target.shared_per_processor)
+    if (fit_in_shared(target, s.blocks_per_processor, shared_bytes(spec, s) + 1024))
       schedules.push_back(s);
   };
   if (!target.mma_m16n8k16) {
@@ -86,7 +78,7 @@ std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, c
     return schedules;
   }
   // Two blocks with two tiles in flight each, of 32 KiB, keep the memory of an H200 busy.
-  const int wide = std::max(a.head_dim, a.value_dim()) <= 64 ? 128 : 64;
+  const int wide = widest(spec.attention) <= 64 ? 128 : 64;
   for (const int blocks : {2, 1})
     for (const int cols : {wide, 64, 32})
       for (const int stages : {3, 2}) add(split_schedule(target, rows, cols, stages, blocks));

@@ -47,7 +47,7 @@ Schedule block_schedule(const AttentionSpec& spec, const Target& target) {
 
 /// Products of one warp each.
 Schedule warp_schedule(const AttentionSpec& spec, const Target& target) {
-  const int dim = std::max(spec.head_dim, spec.value_dim());
+  const int dim = widest(spec);
   const bool masked = !spec.mask.is_full();
   // Data centre parts have 160 KiB a multiprocessor and more, workstation parts 100.
   const bool roomy = target.shared_per_block >= 160 * 1024;
@@ -115,9 +115,7 @@ std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target
   if (target.mma_m16n8k16) {
     // Sixteen rows a warp and few keys: slow, but whatever an expression asks for fits.
     Schedule smallest = schedules.front();
-    smallest.tiles = {
-        {"rows", 64},
-        {"cols", round_up(std::max(spec.head_dim, spec.value_dim())) <= 128 ? 32 : 16}};
+    smallest.tiles = {{"rows", 64}, {"cols", widest(spec) <= 128 ? 32 : 16}};
     smallest.warps_m = 4;
     smallest.stages = 1;
     smallest.keep_operands = smallest.peel_masks = false;
@@ -169,23 +167,17 @@ std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& 
 
 }  // namespace
 
-std::vector<std::vector<Schedule>> schedule_lists(const AttentionSpec& spec, const Target& target,
-                                                  const MaskTraits& mask,
-                                                  const ScoreTraits& score) {
+std::vector<std::vector<Schedule>> schedule_lists(const SpecTraits& traits, const Target& target) {
+  const AttentionSpec& spec = traits.spec;
   std::vector<std::vector<Schedule>> lists;
-  std::vector<Schedule> candidates;
-  if (target.wgmma && spec.dtype != DType::f32) candidates = hopper_candidates(spec, mask, score);
-  if (spec.splits_products()) {
-    lists.push_back(split_schedules(spec, target));
-  } else if (spec.dtype == DType::f32) {
-    lists.push_back(float_schedules(spec, target));
-  } else if (!candidates.empty()) {
-    for (const Schedule& candidate : candidates)
+  if (target.wgmma && spec.dtype != DType::f32)
+    for (const Schedule& candidate : hopper_candidates(traits))
       lists.push_back(with_safer(candidate, spec, target));
-  } else {
-    lists.push_back(schedules_of_warps(spec, target));
-  }
-  for (std::vector<Schedule>& list : lists) leave_out_crowded(list, spec, target);
+  if (lists.empty())
+    lists.push_back(spec.splits_products()     ? split_schedules(spec, target)
+                    : spec.dtype == DType::f32 ? float_schedules(spec, target)
+                                               : schedules_of_warps(spec, target));
+  leave_out_crowded(lists, spec, target);
   return lists;
 }
 

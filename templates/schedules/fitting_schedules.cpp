@@ -46,11 +46,6 @@ constexpr BlockTiles wide_tiles[] = {
     {32, 32, 2, 2, 1, 1}, {32, 16, 2, 1, 1, 1}, {16, 32, 1, 2, 1, 1},
 };
 
-bool fit_in_shared(const Target& target, int blocks, int bytes) {
-  return bytes <= target.shared_per_block &&
-         blocks * (bytes + target.shared_reserved) <= target.shared_per_processor;
-}
-
 Schedule schedule_of(const BlockTiles& tiles, const AttentionSpec& spec) {
   Schedule s;
   s.tiles = {{"rows", tiles.rows}, {"cols", tiles.cols}};
@@ -109,7 +104,7 @@ std::vector<Schedule> tf32_schedules(const AttentionSpec& spec, const Target& ta
 
 }  // namespace
 
-bool is_wide(const AttentionSpec& spec) { return std::max(spec.head_dim, spec.value_dim()) > 256; }
+bool is_wide(const AttentionSpec& spec) { return widest(spec) > 256; }
 
 std::vector<Schedule> wide_schedules(const AttentionSpec& spec, const Target& target) {
   constexpr int most_registers = 176;  // the others hold addresses, operands and row maxima

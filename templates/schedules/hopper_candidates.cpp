@@ -14,10 +14,7 @@ namespace {
 constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
 
 /// What the candidates of a spec have in common.
-struct Traits {
-  const AttentionSpec& spec;
-  const MaskTraits& mask;
-  const ScoreTraits& score;
+struct Traits : SpecTraits {
   int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
   int widest = std::max(d, dv);
   bool masked = !mask.is_full();
@@ -370,18 +367,17 @@ void add_wide(const Traits& traits, std::vector<Schedule>& to) {
 
 }  // namespace
 
-std::vector<Schedule> hopper_candidates(const AttentionSpec& spec, const MaskTraits& mask,
-                                        const ScoreTraits& score) {
-  const Traits traits{spec, mask, score};
+std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
+  const Traits traits{of};
   std::vector<Schedule> candidates;
-  if (is_wide(spec)) {
+  if (is_wide(of.spec)) {
     add_wide(traits, candidates);
     return candidates;
   }
   const bool only_small =
       traits.few_tiles_a_row && traits.widest <= 128 &&
-      (traits.widest <= 64 || (mask.looks_up() && (mask.several() || traits.ragged ||
-                                                   (!traits.plain && !traits.by_position))));
+      (traits.widest <= 64 || (of.mask.looks_up() && (of.mask.several() || traits.ragged ||
+                                                      (!traits.plain && !traits.by_position))));
   if (!only_small) add_large(traits, candidates);
   add_small(traits, candidates);
   add_without_producer(traits, candidates);

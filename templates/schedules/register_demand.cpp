@@ -61,20 +61,19 @@ double demand(const Schedule& s, const Lookups& lookups, int value_dim) {
 
 }  // namespace
 
-void leave_out_crowded(std::vector<Schedule>& schedules, const AttentionSpec& spec,
+void leave_out_crowded(std::vector<std::vector<Schedule>>& lists, const AttentionSpec& spec,
                        const Target& target) {
   constexpr double others = 16;      // addresses, maxima and operands, at the least
   constexpr int first_frugal = 100;  // code for these targets keeps less of what it looks up
-  if (schedules.empty() || !spec.mask.looks_up() || target.capability >= first_frugal) return;
+  if (!spec.mask.looks_up() || target.capability >= first_frugal) return;
   const Lookups by_threads = lookups_of_mask(spec, false), with_loads = lookups_of_mask(spec, true);
-  const Schedule last = schedules.back();
-  schedules.pop_back();
-  std::erase_if(schedules, [&](const Schedule& s) {
+  const auto is_crowded = [&](const Schedule& s) {
     const Lookups& lookups = s.copy == CopyInstruction::tma ? with_loads : by_threads;
     return s.softmax == Softmax::registers &&
            demand(s, lookups, spec.value_dim()) > registers_of_thread(s) - others;
-  });
-  schedules.push_back(last);
+  };
+  for (std::vector<Schedule>& list : lists)
+    list.erase(std::remove_if(list.begin(), list.end() - 1, is_crowded), list.end() - 1);
 }
 
 }  // namespace flashcore

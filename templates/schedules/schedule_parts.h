@@ -1,11 +1,22 @@
-// What lists of shipped schedules share: the instructions that a target has.
+// What lists of shipped schedules share: what a target has room for, and the instructions that it has.
 #pragma once
+
+#include <algorithm>
 
 #include "dsl/flashcore.h"
 
 namespace flashcore {
 
 inline int round_up(int size, int step = 16) { return (size + step - 1) / step * step; }
+
+/// The columns of a query or of a value, whichever has more.
+inline int widest(const AttentionSpec& spec) { return std::max(spec.head_dim, spec.value_dim()); }
+
+/// Whether a multiprocessor has room for so many blocks of so many bytes of shared memory.
+inline bool fit_in_shared(const Target& target, int blocks, int bytes) {
+  return bytes <= target.shared_per_block &&
+         blocks * (bytes + target.shared_reserved) <= target.shared_per_processor;
+}
 
 /// mma.sync with asynchronous copies where the target has them; otherwise wmma, with the operations
 /// between products on rows in shared memory, and copies by loads and stores.

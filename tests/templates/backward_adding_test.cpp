@@ -11,7 +11,6 @@
 #include "codegen/generate.h"
 #include "dsl/error.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_adding.h"
 #include "tests/templates/support/backward_run.h"
 
 namespace flashcore {

@@ -12,7 +12,7 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,16 +148,15 @@ def _fit(
 
 def fit(found: Measurements) -> tuple[dict[str, Any], float]:
     """An entry of a table of coefficients, and the mean error of its predictions (of 1)."""
-    (names, by_dim), dims = _core.cost_names(), _core.cost_dims()
-    start = [_FAMILY_START[name][0] for name in names]
-    scale = [_FAMILY_START[name][1] for name in names]
-    for name in by_dim:
-        first, of_dim, changed = _FAMILY_START_BY_DIM[name]
+    names, dims = list(_FAMILY_START), _core.cost_dims()
+    start = [first for first, _ in _FAMILY_START.values()]
+    scale = [changed for _, changed in _FAMILY_START.values()]
+    for first, of_dim, changed in _FAMILY_START_BY_DIM.values():
         start += [first + of_dim * dim / 128 for dim in dims]
         scale += [changed for _ in dims]
 
     def small_and_smooth(numbers: Any) -> Any:
-        tables = numbers[len(names) :].reshape(len(by_dim), len(dims))
+        tables = numbers[len(names) :].reshape(-1, len(dims))
         steps = [0.01 * np.diff(table) / (0.01 + table.mean()) for table in tables]
         return np.concatenate([0.003 * numbers, *steps])
 
@@ -167,7 +166,8 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
     for name, family in sorted(_families(found).items(), key=lambda one: (one[0] in _LIKE, one[0])):
 
         def predict(numbers: list[float], family: _Family = family) -> list[float]:
-            predicted: list[float] = family.probe.times(numbers, found.bytes_per_us, _CLUSTER_SHARE)
+            text = json.dumps(_costs(_FAMILY_START, _FAMILY_START_BY_DIM, numbers))
+            predicted: list[float] = family.probe.times(text, found.bytes_per_us, _CLUSTER_SHARE)
             return predicted
 
         own = _without_idle(predict, start, len(names))
@@ -182,7 +182,7 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
         errors += [abs(math.log(a / b))
                    for a, b in zip(predict(numbers), family.times, strict=True)]  # fmt: skip
         coefficients[name] = numbers
-        families[name] = _costs(names, by_dim, numbers)
+        families[name] = _costs(_FAMILY_START, _FAMILY_START_BY_DIM, numbers)
     entry = {
         "gpu": found.gpu,
         "target": found.target,
@@ -190,7 +190,7 @@ def fit(found: Measurements) -> tuple[dict[str, Any], float]:
         "l2_bytes": found.l2_bytes,
         "bytes_per_us": round(found.bytes_per_us),
         "cluster_share": _CLUSTER_SHARE,
-        **fit_terms(found, coefficients, _CLUSTER_SHARE),
+        **fit_terms(found, families, _CLUSTER_SHARE),
         "families": families,
         "decoding": fit_decoding(found),
         "measured": {
@@ -225,14 +225,15 @@ _DECODE_START = {
     "row_us": (0.1, 0.05),
     "tiled_row_us": (0.05, 0.02),
 }
+_DECODE_BY_DIM = ["columns_us"]
 _SHARES = {"lone_share", "read_factor", "stall_share"}
 
 
 def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
     """The coefficients of the blocks of decoding."""
-    (names, by_dim), dims = _core.decode_cost_names(), _core.cost_dims()
-    start = [*(_DECODE_START[name][0] for name in names), *(0.3 + dim / 128 for dim in dims)]
-    scale = [*(_DECODE_START[name][1] for name in names), *(0.5 for _ in dims)]
+    names, dims = list(_DECODE_START), _core.cost_dims()
+    start = [*(first for first, _ in _DECODE_START.values()), *(0.3 + dim / 128 for dim in dims)]
+    scale = [*(changed for _, changed in _DECODE_START.values()), *(0.5 for _ in dims)]
     best: dict[tuple[str, Problem], float] = {}
     for spec, problem, _, _, us in found.split:
         best[spec, problem] = min(us, best.get((spec, problem), math.inf))
@@ -251,7 +252,8 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
 
         def predict(numbers: list[float], probe: Any = family.probe) -> list[float]:
             slow = [number * by for number, by in zip(numbers, slower, strict=True)]
-            return [us / 1000 for us in probe.times(slow, found.bytes_per_us / 1000)]
+            text = json.dumps(_costs(_DECODE_START, _DECODE_BY_DIM, slow))
+            return [us / 1000 for us in probe.times(text, found.bytes_per_us / 1000)]
 
         def near_start_and_smooth(numbers: Any) -> Any:
             away = (numbers - np.array(start)) / np.array(scale)
@@ -263,18 +265,17 @@ def fit_decoding(found: Measurements) -> dict[str, dict[str, Any]]:
         numbers = _fit(
             predict, family.times, family.weights, start, scale, near_start_and_smooth, step=1e-3
         )
-        fitted[name] = _costs(names, by_dim, numbers)
+        fitted[name] = _costs(_DECODE_START, _DECODE_BY_DIM, numbers)
     return fitted
 
 
-def _costs(names: Sequence[str], by_dim: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
-    """Coefficients as a table has them: numbers, and numbers by head_dim."""
-    dims = [str(dim) for dim in _core.cost_dims()]
-    costs: dict[str, Any] = dict(zip(names, numbers, strict=False))
-    for i, name in enumerate(by_dim):
-        own = numbers[len(names) + i * len(dims) :]
-        costs[name] = dict(zip(dims, own, strict=False))
-    return costs
+def _costs(
+    names: Collection[str], by_dim: Collection[str], numbers: Sequence[float]
+) -> dict[str, Any]:
+    """Coefficients as a table has them: numbers, and lists with one for each head_dim."""
+    count = len(_core.cost_dims())
+    rows = [list(numbers[at : at + count]) for at in range(len(names), len(numbers), count)]
+    return dict(zip(names, numbers, strict=False)) | dict(zip(by_dim, rows, strict=True))
 
 
 def losses(found: Measurements, table: str | None) -> Iterator[tuple[float, str, Problem]]:

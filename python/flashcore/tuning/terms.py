@@ -7,9 +7,11 @@ the one with which predictions have the same ratio, in the median.
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Mapping
+from typing import Any
 
 from .. import _core
 from ..cache.tuning_table import Problem
@@ -77,14 +79,14 @@ def common_schedules(more: AttentionSpec) -> list[str]:
 
 
 def fit_terms(
-    found: Measurements, coefficients: Mapping[str, list[float]], cluster_share: float
+    found: Measurements, families: Mapping[str, Mapping[str, Any]], cluster_share: float
 ) -> dict[str, float]:
-    """scan_us and score_operation_us, by the coefficients of the families."""
+    """scan_us and score_operation_us, by the coefficients of the families as a table has them."""
     scans: list[float] = []
     scores: list[float] = []
     for plain, more, schedule, problem, before, after in found.added:
         masked = is_masked(AttentionSpec.from_json(more))
-        numbers = coefficients[_core.cost_family(schedule)]
+        coefficients = json.dumps(families[_core.cost_family(schedule)])
         probes = {spec: _core.CostProbe(found.multiprocessors, found.l2_bytes)
                   for spec in (plain, more)}  # fmt: skip
         for spec, probe in probes.items():
@@ -94,11 +96,11 @@ def fit_terms(
             spec: str,
             us: float,
             masked: bool = masked,
-            numbers: list[float] = numbers,
+            coefficients: str = coefficients,
             probes: Mapping[str, _core.CostProbe] = probes,
         ) -> float:
             term = (us, 0.0) if masked else (0.0, us)
-            return probes[spec].times(numbers, found.bytes_per_us, cluster_share, *term)[0]
+            return probes[spec].times(coefficients, found.bytes_per_us, cluster_share, *term)[0]
 
         wanted = after / before * predict(plain, 0)
         low, high = 0.0, MOST_US

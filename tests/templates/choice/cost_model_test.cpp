@@ -56,24 +56,23 @@ TEST(MaskTraits, AreThoseOfTheProgramAndNotOfTheText) {
 
 double time_of(const AttentionSpec& spec, const Schedule& schedule, const CostModel& model,
                const AttentionProblem& problem) {
-  const MaskTraits mask(spec);
-  const FamilyCosts* costs = model.family(cost_family(schedule));
-  const CostedSchedule costed(spec, schedule, mask, traits_of_score(spec), model, costs);
-  return costed.time_us(problem, mask.visible_keys(problem, costed.tile_rows()));
+  const SpecTraits traits(spec);
+  const CostedSchedule costed(traits, schedule, model);
+  return costed.time_us(problem, traits.mask.visible_keys(problem, costed.tile_rows()));
 }
 
 TEST(CostModel, NamesTheGpuThatWasMeasured) {
   for (const char* gpu : {"NVIDIA H200", "NVIDIA H100 80GB HBM3"}) {
     const CostModel model = *CostModel::find("sm_90a", {gpu, 132, 50 << 20});
-    EXPECT_EQ(model.gpu().name, gpu);
-    EXPECT_EQ(model.measured_on(), "NVIDIA H100 80GB HBM3");
+    EXPECT_EQ(model.gpu.name, gpu);
+    EXPECT_EQ(model.measured_on, "NVIDIA H100 80GB HBM3");
   }
 }
 
 TEST(CostModel, CountsWaves) {
   const CostModel model = *CostModel::find("sm_90a", {"a GPU", 100, 50 << 20});
-  EXPECT_EQ(model.gpu().multiprocessors, 100);
-  EXPECT_NE(model.measured_on(), "a GPU");
+  EXPECT_EQ(model.gpu.multiprocessors, 100);
+  EXPECT_NE(model.measured_on, "a GPU");
   const AttentionSpec spec = spec_of(128, full());
   Schedule schedule;
   schedule.tiles = {{"rows", 128}, {"cols", 128}};
@@ -176,8 +175,7 @@ TEST(CostModel, BeginsTheLastHeadWhenThereIsRoom) {
 TEST(CostModel, HidesALastWaveOfFewBlocksBehindNothing) {
   const CostModel model = *CostModel::find("sm_90a", {"NVIDIA H200", 132, 60 << 20});
   const AttentionSpec spec = spec_of(64, full());
-  const std::vector<Schedule> candidates =
-      hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec));
+  const std::vector<Schedule> candidates = hopper_candidates(SpecTraits(spec));
   const auto us = [&](int cols, int blocks_per_processor, int splits) {
     const auto found = std::ranges::find_if(candidates, [&](const Schedule& s) {
       return s.tiles.at("cols") == cols && s.blocks_per_processor == blocks_per_processor &&
@@ -214,15 +212,13 @@ TEST(CostModel, HasABoundBelowEveryTime) {
   double closest = 0;
   for (const Mask& mask : {full(), causal(), sliding_window(300, 0), prefix(40) | causal()}) {
     const AttentionSpec spec = spec_of(draw.one_of<int>({32, 64, 128, 256}), mask);
-    const MaskTraits traits(spec);
-    const ScoreTraits score = traits_of_score(spec);
-    for (const Schedule& schedule : hopper_candidates(spec, traits, score)) {
-      const CostedSchedule costed(spec, schedule, traits, score, model,
-                                  model.family(cost_family(schedule)));
+    const SpecTraits traits(spec);
+    for (const Schedule& schedule : hopper_candidates(traits)) {
+      const CostedSchedule costed(traits, schedule, model);
       for (int i = 0; i < 500; ++i) {
         const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64),
                                        draw.length(1, 1 << 15), draw.length(1, 1 << 15)};
-        const VisibleKeys visible = traits.visible_keys(problem, costed.tile_rows());
+        const VisibleKeys visible = traits.mask.visible_keys(problem, costed.tile_rows());
         const double least = costed.least_us(problem, visible);
         const double us = costed.time_us(problem, visible);
         ASSERT_LE(least, us * (1 + 1e-9))
@@ -295,8 +291,7 @@ TEST(HopperCandidates, FitEveryHeadDim) {
     for (const Mask& mask : {full(), causal(), sliding_window(100, 0), prefix(40) | causal(),
                              documents(ids) & causal()}) {
       const AttentionSpec spec = spec_of(head_dim, mask);
-      const std::vector<Schedule> candidates =
-          hopper_candidates(spec, MaskTraits(spec), traits_of_score(spec));
+      const std::vector<Schedule> candidates = hopper_candidates(SpecTraits(spec));
       EXPECT_GE(candidates.size(), 2U);
       for (const Schedule& candidate : candidates)
         EXPECT_EQ(why_not(attention_forward(spec), candidate, target), std::vector<std::string>{})

@@ -65,8 +65,7 @@ TEST(ShippedExpressions, HaveAKernelUnderEveryScheduleThatAProblemMayGet) {
       SCOPED_TRACE(fmt::format("spec {} on {}: mask {}, score {}", number, name, spec.mask.text,
                                spec.score.text));
       const Target& target = find_target(name);
-      for (const std::vector<Schedule>& list :
-           schedule_lists(spec, target, MaskTraits(spec), traits_of_score(spec)))
+      for (const std::vector<Schedule>& list : schedule_lists(SpecTraits(spec), target))
         EXPECT_EQ(complaint(spec, list, target), "");
     }
   }

@@ -11,7 +11,6 @@
 #include "dsl/json.h"
 #include "runtime/reference/formats.h"
 #include "templates/attention_backward.h"
-#include "templates/attention_backward_adding.h"
 #include "tests/support/kernel_run.h"
 
 namespace flashcore {

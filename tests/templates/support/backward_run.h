@@ -21,7 +21,7 @@ struct BackwardProblem {
   std::vector<int> q_lens = {}, kv_lens = {};
   std::function<double(const Site&)> sink = [](const Site&) { return -INFINITY; };
   std::vector<CapturedValues> captured = {};
-  /// By the programs of attention_backward_adding.h.
+  /// By the programs of attention_backward_adding.
   bool adding = false;
 };
 
