@@ -51,6 +51,8 @@ class BoundBuilder {
       // most - jT|a| >= 0  and  least - jT|a| - reach >= 0
       if (skips) lower(end_, plus(divide_down(most, step), 1));
       if (cuts) lower(full_end_, plus(divide_down(plus(least, -reach), step), 1));
+      const bool same_for_all_rows = term.positions.size() == 1 && term.quotients.empty();
+      if (cuts && !(skips && same_for_all_rows)) cuts_last_alone_ = false;
     }
   }
 
@@ -74,6 +76,7 @@ class BoundBuilder {
     const ValueId begin = bound(begin_, zero, zero, tiles, "_begin");
     const ValueId end = bound(end_, tiles, begin, tiles, "_end");
     const ValueId full_begin = bound(full_begin_, begin, begin, end, "_full_begin");
+    if (full_end_ && cuts_last_alone_) raise(full_end_, b_.sub(end, b_.integer(1)));
     const ValueId full_end = bound(full_end_, end, full_begin, end, "_full_end");
     return {begin, full_begin, full_end, end};
   }
@@ -118,6 +121,8 @@ class BoundBuilder {
   AxisId axis_;
   std::int64_t tile_;
   ValueId begin_, full_begin_, full_end_, end_;  ///< so far; none: that of the axis
+  /// What ends at one position for all rows, as the axis itself does, cuts no tile but the last.
+  bool cuts_last_alone_ = true;
 };
 
 /// The words of a tile set hold eight tiles each. Tiles beyond them are visited and masked.

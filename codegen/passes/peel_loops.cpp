@@ -5,7 +5,9 @@
 //
 //   loop from 0 to 2 { cut tiles of this side ; the first time, those between }
 //
-// Without peel_masks such a loop stays whole, and tests the guard once a tile.
+// Without peel_masks such a loop stays whole, and tests the guard once a tile. A loop of which all tiles
+// are full has no masks in any case: so it is where the end of the axis cuts the last tile alone, and
+// overlap_products has taken that in front of the loop.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -55,16 +57,32 @@ void settle_guards(Function& f, BlockId body, const GuardedRange& full, bool hol
   }
 }
 
-/// Whether one scalar is known to be no greater than another, by the maxima and minima they are.
+/// Whether two scalars are made in the same way.
+bool is_same(const Function& f, ValueId a, ValueId b) {
+  if (a == b) return true;
+  const Op *one = f.definition(a), *other = f.definition(b);
+  if (!one || !other || one->code != other->code) return false;
+  if (one->code == OpCode::constant) return one->number == other->number;
+  return kind_of(one->code) == OpKind::elementwise &&
+         std::ranges::equal(one->operands, other->operands,
+                            [&](ValueId x, ValueId y) { return is_same(f, x, y); });
+}
+
+/// Whether one scalar is known to be no greater than another, by the maxima, minima and differences
+/// they are.
 bool at_most(const Function& f, ValueId value, ValueId bound) {
-  if (value == bound) return true;
-  const Op *op = f.definition(value), *limit = f.definition(bound);
+  if (is_same(f, value, bound)) return true;
   const auto below = [&](ValueId operand) { return at_most(f, operand, bound); };
+  const auto above = [&](ValueId operand) { return at_most(f, value, operand); };
+  const Op *op = f.definition(value), *limit = f.definition(bound);
+  if (op && op->code == OpCode::sub) {
+    const double* less = constant_of(f, op->operands[1]);
+    if (less && *less >= 0 && below(op->operands[0])) return true;
+  }
   if (op && op->code == OpCode::min && std::ranges::any_of(op->operands, below)) return true;
   if (op && op->code == OpCode::max && std::ranges::all_of(op->operands, below)) return true;
-  return limit && limit->code == OpCode::max &&
-         std::ranges::any_of(limit->operands,
-                             [&](ValueId operand) { return at_most(f, value, operand); });
+  return limit && ((limit->code == OpCode::max && std::ranges::any_of(limit->operands, above)) ||
+                   (limit->code == OpCode::min && std::ranges::all_of(limit->operands, above)));
 }
 
 /// Some tiles of a loop, which are next to each other.
@@ -158,6 +176,12 @@ class Peeling {
   std::vector<std::pair<BlockId, bool>> settled_;  ///< of a part: its body, and whether it is full
 };
 
+/// Whether the guard holds in all tiles of a loop.
+bool is_full(const Function& f, const Op& loop, const GuardedRange& full) {
+  return (!full.begin || at_most(f, full.begin, loop.operands[0])) &&
+         (!full.end || at_most(f, loop.operands[1], full.end));
+}
+
 /// The range of the guard that a loop's masks have, if it has one.
 std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
   for (OpId id : f[loop.body].ops)
@@ -169,15 +193,17 @@ std::optional<GuardedRange> guarded_tiles(const Function& f, const Op& loop) {
 }  // namespace
 
 void peel_loops(Function& f, const PassContext& context) {
-  if (!context.schedule.peel_masks) return remove_dead_ops(f);
   // The parts of a loop are copies of its finished body.
   rewrite_inside_out(f, f.body, [&](Builder& b, OpId id) {
     const Op op = f[id];
     if (op.code != OpCode::loop) return;
+    const auto full = guarded_tiles(f, op);
+    if (full && is_full(f, op, *full)) return settle_guards(f, op.body, *full, true);
+    if (!context.schedule.peel_masks) return;
     if (op.buffer)
       context.note_refusal(fmt::format("peel_masks = true in the loop over {}", f[op.axis].name),
                            "tiles that a scan finds to be full need not be neighbours");
-    else if (const auto full = guarded_tiles(f, op))
+    else if (full)
       Peeling(f, op, *full).run(b, id);
   });
   remove_dead_ops(f);

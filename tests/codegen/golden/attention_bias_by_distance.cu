@@ -44,14 +44,15 @@ attention_forward(const __grid_constant__ Parameters p) {
   const fc::u32 query = shared;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
-  const int t1 = cols_end - 1;
-  const bool t2 = t1 >= 0;
+  const int t1 = fc::max((((t0 + -63) >> 6) + 1), (cols_end - 1));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
+  const bool t3 = t2 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t2) {
-    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_2;
-    const int key_rows = p.Sk - (t1 * 64);
+  if (t3) {
+    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -65,9 +66,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t2) {
-    const fc::bf16* const value_source = v_at + (t1 * 64) * p.v_stride_2;
-    const int value_rows = p.Sk - (t1 * 64);
+  if (t3) {
+    const fc::bf16* const value_source = v_at + (t2 * 64) * p.v_stride_2;
+    const int value_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -94,10 +95,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t3 = next_tile >= 0;
+    const bool t4 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t3) {
+    if (t4) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 64) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -112,7 +113,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t3) {
+    if (t4) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 64) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -130,7 +131,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     const fc::u32 key = shared + 8192 + slot * 8192;
     const fc::u32 value = shared + 24576 + slot * 8192;
     // product = dot(query, transpose(key))
-    float t4[1][8][4] = {};
+    float t5[1][8][4] = {};
     const fc::u32 query_2 = fc::in_place(query);
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -140,112 +141,112 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int j = 0; j < 4; ++j) {
         fc::u32 b[4];
         fc::load_matrices(b, fc::matrix_address<64, 64>(key, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8, j * 16, k * 16));
-        fc::multiply<fc::bf16>(t4[0][2 * j], a[0], b[0], b[1]);
-        fc::multiply<fc::bf16>(t4[0][2 * j + 1], a[0], b[2], b[3]);
+        fc::multiply<fc::bf16>(t5[0][2 * j], a[0], b[0], b[1]);
+        fc::multiply<fc::bf16>(t5[0][2 * j + 1], a[0], b[2], b[3]);
       }
     }
-    const int t5 = rows_begin - cols_begin;
-    const int least = t5 + -63;
-    const int greatest = t5 + 63;
+    const int t6 = rows_begin - cols_begin;
+    const int least = t6 + -63;
+    const int greatest = t6 + 63;
     const int from_end = (greatest < 0) ? p.table_n1 : 0;
-    const bool t6 = ((head >= 0) && (head < p.table_n0)) && ((least + from_end) >= 0);
-    const bool t7 = (t6 && (least <= greatest)) && ((greatest + from_end) < p.table_n1);
-    if (t7) {
-      // modified = fma(t4, scale, gather(index(head), add(add(sub(index(rows), thread_begin), from_end), neg(thread_offset))))
+    const bool t7 = ((head >= 0) && (head < p.table_n0)) && ((least + from_end) >= 0);
+    const bool t8 = (t7 && (least <= greatest)) && ((greatest + from_end) < p.table_n1);
+    if (t8) {
+      // modified = fma(t5, scale, gather(index(head), add(add(sub(index(rows), thread_begin), from_end), neg(thread_offset))))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t8 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane);
-          const int t9 = -(j * 8 + (e % 2));
-          const int t10 = t8 + from_end;
-          const int t11 = t10 + t9;
-          const float t12 = fc::gather(p.table + (head * p.table_stride_0 + t10 * p.table_stride_1), t9 * p.table_stride_1, true);
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t12);
+          const int t9 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane);
+          const int t10 = -(j * 8 + (e % 2));
+          const int t11 = t9 + from_end;
+          const int t12 = t11 + t10;
+          const float t13 = fc::gather(p.table + (head * p.table_stride_0 + t11 * p.table_stride_1), t10 * p.table_stride_1, true);
+          t5[0][j][e] = fc::fma(t5[0][j][e], p.scale, t13);
         }
       }
     }
     else {
-      // modified = fma(t4, scale, gather(index(head), sub(index(rows), index(cols))))
+      // modified = fma(t5, scale, gather(index(head), sub(index(rows), index(cols))))
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t13 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
-          const float t14 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t13, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t13, p.table_n1), p.table_n1));
-          t4[0][j][e] = fc::fma(t4[0][j][e], p.scale, t14);
+          const int t14 = (rows_begin + rows_lane + (e / 2) * 8) - (cols_begin + cols_lane + j * 8 + (e % 2));
+          const float t15 = fc::gather(p.table, head * p.table_stride_0 + fc::wrapped(t14, p.table_n1) * p.table_stride_1, fc::within(head, p.table_n0) && fc::within(fc::wrapped(t14, p.table_n1), p.table_n1));
+          t5[0][j][e] = fc::fma(t5[0][j][e], p.scale, t15);
         }
       }
     }
     const bool masked = cols_tile >= cols_full_end;
     if (masked) {
-      bool t15[8][2];
-      // t15 = lt(thread_offset, sub(extent(cols), thread_begin))
+      bool t16[8][2];
+      // t16 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
       for (int i = 0; i < 8; ++i) {
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int t16 = p.Sk - (cols_begin + cols_lane);
-          t15[i][e] = (i * 8 + e) < t16;
+          const int t17 = p.Sk - (cols_begin + cols_lane);
+          t16[i][e] = (i * 8 + e) < t17;
         }
       }
-      // modified = where(t15, modified, -inf)
+      // modified = where(t16, modified, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t4[0][j][e] = t15[j][(e % 2)] ? t4[0][j][e] : -fc::infinity();
+          t5[0][j][e] = t16[j][(e % 2)] ? t5[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(modified, cols)
-    float t17[1][2];
+    float t18[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t17[0][e] = -fc::infinity();
+      t18[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t17[0][(e / 2)] = fc::max(t17[0][(e / 2)], t4[0][j][e]);
+        t18[0][(e / 2)] = fc::max(t18[0][(e / 2)], t5[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 1));
-      t17[0][e] = fc::max(t17[0][e], fc::shuffle_xor(t17[0][e], 2));
+      t18[0][e] = fc::max(t18[0][e], fc::shuffle_xor(t18[0][e], 1));
+      t18[0][e] = fc::max(t18[0][e], fc::shuffle_xor(t18[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t17, 1.4426950408889634))
+    // new_max = max(row_max, mul(t18, 1.4426950408889634))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t18[1][2];
-    // t18 = neg(new_max)
+    float t19[1][2];
+    // t19 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t19 = t17[0][e] * 1.442695f;
-      new_max[0][e] = fc::max(row_max[0][e], t19);
-      const float t20 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t20);
-      t18[0][e] = -new_max[0][e];
+      const float t20 = t18[0][e] * 1.442695f;
+      new_max[0][e] = fc::max(row_max[0][e], t20);
+      const float t21 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t21);
+      t19[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(modified, 1.4426950408889634, t18))
+    // probs = exp2(fma(modified, 1.4426950408889634, t19))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t21 = fc::fma(t4[0][j][e], 1.442695f, t18[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t21);
+        const float t22 = fc::fma(t5[0][j][e], 1.442695f, t19[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t22);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t22[1][2] = {};
+    float t23[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t22[0][(e / 2)] = t22[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t22)
+        t23[0][(e / 2)] = t23[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t23)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t22[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t23[0][e]);
     fc::u32 probs_operand[1][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -291,21 +292,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t23 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t23;
+    const float t24 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t24;
   }
-  float t24[1][8][4];
-  // t24 = cast(mul(out, inverse))
+  float t25[1][8][4];
+  // t25 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t25 = out[0][j][e] * inverse[0][(e / 2)];
-      t24[0][j][e] = t25;
+      const float t26 = out[0][j][e] * inverse[0][(e / 2)];
+      t25[0][j][e] = t26;
     }
   }
   fc::barrier();
-  // t24 in shared memory
+  // t25 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -314,7 +315,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t24[i][j][2 * r], t24[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t25[i][j][2 * r], t25[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

@@ -44,14 +44,15 @@ attention_forward(const __grid_constant__ Parameters p) {
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
-  const int t1 = cols_end - 1;
-  const bool t2 = t1 >= 0;
+  const int t1 = fc::max((((t0 + -63) >> 6) + 1), (cols_end - 1));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
+  const bool t3 = t2 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k, asynchronously
-  if (t2) {
-    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_2;
-    const int key_rows = p.Sk - (t1 * 64);
+  if (t3) {
+    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -68,9 +69,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v, asynchronously
-  if (t2) {
-    const fc::bf16* const value_source = v_at + (t1 * 64) * p.v_stride_2;
-    const int value_rows = p.Sk - (t1 * 64);
+  if (t3) {
+    const fc::bf16* const value_source = v_at + (t2 * 64) * p.v_stride_2;
+    const int value_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -102,10 +103,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::wait_copies<0>();
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t3 = next_tile >= 0;
+    const bool t4 = next_tile >= 0;
     fc::barrier();
     // key <- k, asynchronously
-    if (t3) {
+    if (t4) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 64) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -123,7 +124,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v, asynchronously
-    if (t3) {
+    if (t4) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 64) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 64);
       {
@@ -165,92 +166,92 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     const bool masked = cols_tile >= cols_full_end;
     if (masked) {
-      bool t4[8][2];
-      // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
+      bool t5[8][2];
+      // t5 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
       for (int i = 0; i < 8; ++i) {
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int t5 = p.Sk - (cols_begin + cols_lane);
-          t4[i][e] = (i * 8 + e) < t5;
+          const int t6 = p.Sk - (cols_begin + cols_lane);
+          t5[i][e] = (i * 8 + e) < t6;
         }
       }
-      // scores = where(t4, scores, -inf)
+      // scores = where(t5, scores, -inf)
       #pragma unroll
       for (int i = 0; i < 2; ++i)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[i][j][e] = t4[j][(e % 2)] ? scores[i][j][e] : -fc::infinity();
+            scores[i][j][e] = t5[j][(e % 2)] ? scores[i][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t6[2][2];
+    float t7[2][2];
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t6[i][e] = -fc::infinity();
+        t7[i][e] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t6[i][(e / 2)] = fc::max(t6[i][(e / 2)], scores[i][j][e]);
+          t7[i][(e / 2)] = fc::max(t7[i][(e / 2)], scores[i][j][e]);
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 1));
-        t6[i][e] = fc::max(t6[i][e], fc::shuffle_xor(t6[i][e], 2));
+        t7[i][e] = fc::max(t7[i][e], fc::shuffle_xor(t7[i][e], 1));
+        t7[i][e] = fc::max(t7[i][e], fc::shuffle_xor(t7[i][e], 2));
       }
     }
     float new_max[2][2];
-    // new_max = max(row_max, mul(t6, scale_log2))
+    // new_max = max(row_max, mul(t7, scale_log2))
     float decay[2][2];
     // decay = exp2(sub(row_max, new_max))
-    float t7[2][2];
-    // t7 = neg(new_max)
+    float t8[2][2];
+    // t8 = neg(new_max)
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t8 = t6[i][e] * scale_log2;
-        new_max[i][e] = fc::max(row_max[i][e], t8);
-        const float t9 = row_max[i][e] - new_max[i][e];
-        decay[i][e] = fc::exp2(t9);
-        t7[i][e] = -new_max[i][e];
+        const float t9 = t7[i][e] * scale_log2;
+        new_max[i][e] = fc::max(row_max[i][e], t9);
+        const float t10 = row_max[i][e] - new_max[i][e];
+        decay[i][e] = fc::exp2(t10);
+        t8[i][e] = -new_max[i][e];
       }
     }
     float probs[2][8][4];
-    // probs = exp2(fma(scores, scale_log2, t7))
+    // probs = exp2(fma(scores, scale_log2, t8))
     #pragma unroll
     for (int i = 0; i < 2; ++i) {
       #pragma unroll
       for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t10 = fc::fma(scores[i][j][e], scale_log2, t7[i][(e / 2)]);
-          probs[i][j][e] = fc::exp2(t10);
+          const float t11 = fc::fma(scores[i][j][e], scale_log2, t8[i][(e / 2)]);
+          probs[i][j][e] = fc::exp2(t11);
         }
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t11[2][2] = {};
+    float t12[2][2] = {};
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t11[i][(e / 2)] = t11[i][(e / 2)] + probs[i][j][e];
-    // row_sum = fma(row_sum, decay, t11)
+          t12[i][(e / 2)] = t12[i][(e / 2)] + probs[i][j][e];
+    // row_sum = fma(row_sum, decay, t12)
     #pragma unroll
     for (int i = 0; i < 2; ++i)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t11[i][e]);
+        row_sum[i][e] = fc::fma(row_sum[i][e], decay[i][e], t12[i][e]);
     fc::u32 probs_operand[2][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -308,25 +309,25 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[i][e] == 0.f;
-      const float t12 = fc::divide(1.f, row_sum[i][e]);
-      inverse[i][e] = empty ? 0.f : t12;
+      const float t13 = fc::divide(1.f, row_sum[i][e]);
+      inverse[i][e] = empty ? 0.f : t13;
     }
   }
-  float t13[2][16][4];
-  // t13 = cast(mul(out, inverse))
+  float t14[2][16][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int i = 0; i < 2; ++i) {
     #pragma unroll
     for (int j = 0; j < 16; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t14 = out[i][j][e] * inverse[i][(e / 2)];
-        t13[i][j][e] = t14;
+        const float t15 = out[i][j][e] * inverse[i][(e / 2)];
+        t14[i][j][e] = t15;
       }
     }
   }
   fc::barrier();
-  // t13 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 2; ++i)
@@ -335,7 +336,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<128, 128>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t13[i][j][2 * r], t13[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t14[i][j][2 * r], t14[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

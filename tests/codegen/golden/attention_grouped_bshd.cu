@@ -42,13 +42,14 @@ attention_forward(const __grid_constant__ Parameters p) {
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 6) + 1), ((p.Sk + 63) / 64)));
-  const int cols_full_end = fc::max(0, fc::min((((t0 + -63) >> 6) + 1), cols_end));
-  const int t1 = cols_end - 1;
+  const int t1 = fc::max((((t0 + -63) >> 6) + 1), (cols_end - 1));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + kv_head * p.k_stride_2;
   // key <- k, asynchronously
-  if ((t1 >= 0)) {
-    const fc::bf16* const key_source = k_at + (t1 * 64) * p.k_stride_1;
-    const int key_rows = p.Sk - (t1 * 64);
+  if ((t2 >= 0)) {
+    const fc::bf16* const key_source = k_at + (t2 * 64) * p.k_stride_1;
+    const int key_rows = p.Sk - (t2 * 64);
     {
       const int row = thread / 8, column = thread % 8 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_1) + column;
@@ -107,73 +108,73 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     const bool masked = cols_tile >= cols_full_end;
     if (masked) {
-      bool t2[8][2];
-      // t2 = lt(thread_offset, sub(extent(cols), thread_begin))
+      bool t3[8][2];
+      // t3 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
       for (int i = 0; i < 8; ++i) {
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int t3 = p.Sk - (cols_begin + cols_lane);
-          t2[i][e] = (i * 8 + e) < t3;
+          const int t4 = p.Sk - (cols_begin + cols_lane);
+          t3[i][e] = (i * 8 + e) < t4;
         }
       }
-      // scores = where(t2, scores, -inf)
+      // scores = where(t3, scores, -inf)
       #pragma unroll
       for (int j = 0; j < 8; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores[0][j][e] = t2[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+          scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t4[1][2];
+    float t5[1][2];
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      t4[0][e] = -fc::infinity();
+      t5[0][e] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t4[0][(e / 2)] = fc::max(t4[0][(e / 2)], scores[0][j][e]);
+        t5[0][(e / 2)] = fc::max(t5[0][(e / 2)], scores[0][j][e]);
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 1));
-      t4[0][e] = fc::max(t4[0][e], fc::shuffle_xor(t4[0][e], 2));
+      t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
+      t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
     }
     float new_max[1][2];
-    // new_max = max(row_max, mul(t4, scale_log2))
+    // new_max = max(row_max, mul(t5, scale_log2))
     float decay[1][2];
     // decay = exp2(sub(row_max, new_max))
-    float t5[1][2];
-    // t5 = neg(new_max)
+    float t6[1][2];
+    // t6 = neg(new_max)
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t6 = t4[0][e] * scale_log2;
-      new_max[0][e] = fc::max(row_max[0][e], t6);
-      const float t7 = row_max[0][e] - new_max[0][e];
-      decay[0][e] = fc::exp2(t7);
-      t5[0][e] = -new_max[0][e];
+      const float t7 = t5[0][e] * scale_log2;
+      new_max[0][e] = fc::max(row_max[0][e], t7);
+      const float t8 = row_max[0][e] - new_max[0][e];
+      decay[0][e] = fc::exp2(t8);
+      t6[0][e] = -new_max[0][e];
     }
     float probs[1][8][4];
-    // probs = exp2(fma(scores, scale_log2, t5))
+    // probs = exp2(fma(scores, scale_log2, t6))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t8 = fc::fma(scores[0][j][e], scale_log2, t5[0][(e / 2)]);
-        probs[0][j][e] = fc::exp2(t8);
+        const float t9 = fc::fma(scores[0][j][e], scale_log2, t6[0][(e / 2)]);
+        probs[0][j][e] = fc::exp2(t9);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t9[1][2] = {};
+    float t10[1][2] = {};
     #pragma unroll
     for (int j = 0; j < 8; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t9[0][(e / 2)] = t9[0][(e / 2)] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t9)
+        t10[0][(e / 2)] = t10[0][(e / 2)] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t10)
     #pragma unroll
     for (int e = 0; e < 2; ++e)
-      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t9[0][e]);
+      row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t10[0][e]);
     fc::u32 probs_operand[1][4][4];
     // probs_operand: probs as a left operand
     #pragma unroll
@@ -236,21 +237,21 @@ attention_forward(const __grid_constant__ Parameters p) {
   #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const bool empty = row_sum[0][e] == 0.f;
-    const float t10 = fc::divide(1.f, row_sum[0][e]);
-    inverse[0][e] = empty ? 0.f : t10;
+    const float t11 = fc::divide(1.f, row_sum[0][e]);
+    inverse[0][e] = empty ? 0.f : t11;
   }
-  float t11[1][8][4];
-  // t11 = cast(mul(out, inverse))
+  float t12[1][8][4];
+  // t12 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 8; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t12 = out[0][j][e] * inverse[0][(e / 2)];
-      t11[0][j][e] = t12;
+      const float t13 = out[0][j][e] * inverse[0][(e / 2)];
+      t12[0][j][e] = t13;
     }
   }
   fc::barrier();
-  // t11 in shared memory
+  // t12 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
@@ -259,7 +260,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int r = 0; r < 2; ++r)
         fc::store_shared(o_staged + fc::chunk_offset<64, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                         fc::pack<fc::bf16>(t11[i][j][2 * r], t11[i][j][2 * r + 1]));
+                         fc::pack<fc::bf16>(t12[i][j][2 * r], t12[i][j][2 * r + 1]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_2;
   // store o

@@ -107,8 +107,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int t1 = p.Sk + -1;
     const int t2 = fc::min((fc::floor_div(t1, 96) + 1), ((p.Sk + 95) / 96));
     const int cols_end_2 = fc::max(0, t2);
-    const int t3 = fc::min((fc::floor_div((t1 + -95), 96) + 1), cols_end_2);
-    const int cols_full_end = fc::max(0, t3);
+    const int t3 = fc::max((fc::floor_div((t1 + -95), 96) + 1), (cols_end_2 - 1));
+    const int cols_full_end = fc::max(0, fc::min(t3, cols_end_2));
     fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
     const int t4 = cols_end_2 - 1;
@@ -247,7 +247,6 @@ attention_forward(const __grid_constant__ Parameters p) {
 
       // cols tiles of 96
       for (int cols_tile_2 = t4 - 1; cols_tile_2 >= 0; --cols_tile_2) {
-        const int cols_begin_3 = cols_tile_2 * 96;
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 16384 + key_slot_2 * 12288;
         // scores = dot(query, transpose(key_2)), issued
@@ -299,75 +298,56 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int e = 0; e < 4; ++e)
             scores_2[0][j][e] = fc::condition(t13, 0, j, e) ? scores_2[0][j][e] : -fc::infinity();
-        const bool masked_2 = cols_tile_2 >= cols_full_end;
-        if (masked_2) {
-          bool t14[12][2];
-          // t14 = lt(thread_offset, sub(extent(cols), thread_begin))
-          #pragma unroll
-          for (int i = 0; i < 12; ++i) {
-            #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              const int t15 = p.Sk - (cols_begin_3 + cols_lane);
-              t14[i][e] = (i * 8 + e) < t15;
-            }
-          }
-          // scores_2 = where(t14, scores_2, -inf)
-          #pragma unroll
-          for (int j = 0; j < 12; ++j)
-            #pragma unroll
-            for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t14[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        }
         // reduce_max = reduce_max(scores_2, cols)
-        float t16[1][2];
+        float t14[1][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t16[0][e] = -fc::infinity();
+          t14[0][e] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 12; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t16[0][(e / 2)] = fc::max(t16[0][(e / 2)], scores_2[0][j][e]);
+            t14[0][(e / 2)] = fc::max(t14[0][(e / 2)], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 1));
-          t16[0][e] = fc::max(t16[0][e], fc::shuffle_xor(t16[0][e], 2));
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 1));
+          t14[0][e] = fc::max(t14[0][e], fc::shuffle_xor(t14[0][e], 2));
         }
         float new_max_2[1][2];
-        // new_max_2 = max(row_max, mul(t16, scale_log2))
+        // new_max_2 = max(row_max, mul(t14, scale_log2))
         float decay_2[1][2];
         // decay_2 = exp2(sub(row_max, new_max_2))
-        float t17[1][2];
-        // t17 = neg(new_max_2)
+        float t15[1][2];
+        // t15 = neg(new_max_2)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t18 = t16[0][e] * scale_log2;
-          new_max_2[0][e] = fc::max(new_max[0][e], t18);
-          const float t19 = new_max[0][e] - new_max_2[0][e];
-          decay_2[0][e] = fc::exp2(t19);
-          t17[0][e] = -new_max_2[0][e];
+          const float t16 = t14[0][e] * scale_log2;
+          new_max_2[0][e] = fc::max(new_max[0][e], t16);
+          const float t17 = new_max[0][e] - new_max_2[0][e];
+          decay_2[0][e] = fc::exp2(t17);
+          t15[0][e] = -new_max_2[0][e];
         }
         float probs_2[1][12][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t17))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t15))
         #pragma unroll
         for (int j = 0; j < 12; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t20 = fc::fma(scores_2[0][j][e], scale_log2, t17[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t20);
+            const float t18 = fc::fma(scores_2[0][j][e], scale_log2, t15[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t18);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t21[1][2] = {};
+        float t19[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 12; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t21[0][(e / 2)] = t21[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay_2, t21)
+            t19[0][(e / 2)] = t19[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay_2, t19)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t21[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t19[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -433,22 +413,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool empty = row_sum[0][e] == 0.f;
-      const float t22 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty ? 0.f : t22;
+      const float t20 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty ? 0.f : t20;
     }
-    float t23[1][8][4];
-    // t23 = cast(mul(out, inverse))
+    float t21[1][8][4];
+    // t21 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t24 = out[0][j][e] * inverse[0][(e / 2)];
-        t23[0][j][e] = t24;
+        const float t22 = out[0][j][e] * inverse[0][(e / 2)];
+        t21[0][j][e] = t22;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t23 in shared memory
+    // t21 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -457,7 +437,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t23[i][j][2 * r], t23[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t21[i][j][2 * r], t21[i][j][2 * r + 1]));
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
     // store o

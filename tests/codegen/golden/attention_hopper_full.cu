@@ -90,15 +90,16 @@ attention_forward(const __grid_constant__ Parameters p) {
     const float scale_log2 = p.scale * 1.442695f;
     const int t1 = p.Sk + -1;
     const int cols_end_2 = fc::max(0, fc::min(((t1 >> 7) + 1), ((p.Sk + 127) / 128)));
-    const int cols_full_end = fc::max(0, fc::min((((t1 + -127) >> 7) + 1), cols_end_2));
+    const int t2 = fc::max((((t1 + -127) >> 7) + 1), (cols_end_2 - 1));
+    const int cols_full_end = fc::max(0, fc::min(t2, cols_end_2));
     fc::wait_phase(query_full, query_phase_2);
     const fc::u32 query = shared;
-    const int t2 = cols_end_2 - 1;
+    const int t3 = cols_end_2 - 1;
     float row_max[1][2];
     float row_sum[1][2];
     float out[1][8][4];
-    if (t2 >= 0) {
-      const int cols_begin_2 = t2 * 128;
+    if (t3 >= 0) {
+      const int cols_begin_2 = t3 * 128;
       fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
       const fc::u32 key = shared + 24576 + key_slot_2 * 16384;
       // scores = dot(query, transpose(key)), issued
@@ -118,65 +119,65 @@ attention_forward(const __grid_constant__ Parameters p) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
       }
-      const bool masked = t2 >= cols_full_end;
+      const bool masked = t3 >= cols_full_end;
       if (masked) {
-        bool t3[16][2];
-        // t3 = lt(thread_offset, sub(extent(cols), thread_begin))
+        bool t4[16][2];
+        // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
         #pragma unroll
         for (int i = 0; i < 16; ++i) {
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int t4 = p.Sk - (cols_begin_2 + cols_lane);
-            t3[i][e] = (i * 8 + e) < t4;
+            const int t5 = p.Sk - (cols_begin_2 + cols_lane);
+            t4[i][e] = (i * 8 + e) < t5;
           }
         }
-        // scores = where(t3, scores, -inf)
+        // scores = where(t4, scores, -inf)
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            scores[0][j][e] = t3[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
+            scores[0][j][e] = t4[j][(e % 2)] ? scores[0][j][e] : -fc::infinity();
       }
       // reduce_max = reduce_max(scores, cols)
-      float t5[1][2];
-      float t5_partials[1][2][2];
+      float t6[1][2];
+      float t6_partials[1][2][2];
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         #pragma unroll
         for (int c = 0; c < 2; ++c)
-          t5_partials[0][e][c] = -fc::infinity();
+          t6_partials[0][e][c] = -fc::infinity();
       #pragma unroll
       for (int j = 0; j < 16; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          t5_partials[0][(e / 2)][j % 2] = fc::max(t5_partials[0][(e / 2)][j % 2], scores[0][j][e]);
+          t6_partials[0][(e / 2)][j % 2] = fc::max(t6_partials[0][(e / 2)][j % 2], scores[0][j][e]);
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        t5[0][e] = fc::max(t5_partials[0][e][0], t5_partials[0][e][1]);
-        t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 1));
-        t5[0][e] = fc::max(t5[0][e], fc::shuffle_xor(t5[0][e], 2));
+        t6[0][e] = fc::max(t6_partials[0][e][0], t6_partials[0][e][1]);
+        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 1));
+        t6[0][e] = fc::max(t6[0][e], fc::shuffle_xor(t6[0][e], 2));
       }
-      // new_max = max(row_max, mul(t5, scale_log2))
+      // new_max = max(row_max, mul(t6, scale_log2))
       float decay[1][2];
       // decay = exp2(sub(row_max, new_max))
-      float t6[1][2];
-      // t6 = neg(new_max)
+      float t7[1][2];
+      // t7 = neg(new_max)
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float t7 = t5[0][e] * scale_log2;
-        row_max[0][e] = fc::max(fc::lowest(), t7);
-        const float t8 = fc::lowest() - row_max[0][e];
-        decay[0][e] = fc::exp2(t8);
-        t6[0][e] = -row_max[0][e];
+        const float t8 = t6[0][e] * scale_log2;
+        row_max[0][e] = fc::max(fc::lowest(), t8);
+        const float t9 = fc::lowest() - row_max[0][e];
+        decay[0][e] = fc::exp2(t9);
+        t7[0][e] = -row_max[0][e];
       }
       float probs[1][16][4];
-      // probs = exp2(fma(scores, scale_log2, t6))
+      // probs = exp2(fma(scores, scale_log2, t7))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t9 = fc::fma(scores[0][j][e], scale_log2, t6[0][(e / 2)]);
-          probs[0][j][e] = fc::exp2(t9);
+          const float t10 = fc::fma(scores[0][j][e], scale_log2, t7[0][(e / 2)]);
+          probs[0][j][e] = fc::exp2(t10);
         }
       }
       // reduce_sum = reduce_sum(probs, cols), each lane its partial
@@ -209,8 +210,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 4; ++e)
           out[0][j][e] = 0.f;
       // cols tiles of 128
-      for (int cols_tile_2 = t2 - 1; cols_tile_2 >= 0; --cols_tile_2) {
-        const int cols_begin_3 = cols_tile_2 * 128;
+      for (int cols_tile_2 = t3 - 1; cols_tile_2 >= 0; --cols_tile_2) {
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key_2 = shared + 24576 + key_slot_2 * 16384;
         fc::meet(5 + warp / 4, 256);
@@ -224,12 +224,12 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::multiply_warpgroup<128, fc::bf16, 4, fc::along<64, 24576>, fc::along<64, 16384>>(scores_2[0], a, b, false);
         }
         fc::commit_products();
-        bool t10[1][2];
-        // t10 = eq(decay, 1)
+        bool t11[1][2];
+        // t11 = eq(decay, 1)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          t10[0][e] = decay[0][e] == 1.f;
-        if (!(fc::all_lanes(t10[0][0] && t10[0][1]))) {
+          t11[0][e] = decay[0][e] == 1.f;
+        if (!(fc::all_lanes(t11[0][0] && t11[0][1]))) {
           // out = mul(out, decay)
           #pragma unroll
           for (int j = 0; j < 8; ++j)
@@ -255,78 +255,59 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
-        const bool masked_2 = cols_tile_2 >= cols_full_end;
-        if (masked_2) {
-          bool t11[16][2];
-          // t11 = lt(thread_offset, sub(extent(cols), thread_begin))
-          #pragma unroll
-          for (int i = 0; i < 16; ++i) {
-            #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              const int t12 = p.Sk - (cols_begin_3 + cols_lane);
-              t11[i][e] = (i * 8 + e) < t12;
-            }
-          }
-          // scores_2 = where(t11, scores_2, -inf)
-          #pragma unroll
-          for (int j = 0; j < 16; ++j)
-            #pragma unroll
-            for (int e = 0; e < 4; ++e)
-              scores_2[0][j][e] = t11[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-        }
         // reduce_max = reduce_max(scores_2, cols)
-        float t13[1][2];
-        float t13_partials[1][2][2];
+        float t12[1][2];
+        float t12_partials[1][2][2];
         #pragma unroll
         for (int e = 0; e < 2; ++e)
           #pragma unroll
           for (int c = 0; c < 2; ++c)
-            t13_partials[0][e][c] = -fc::infinity();
+            t12_partials[0][e][c] = -fc::infinity();
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t13_partials[0][(e / 2)][j % 2] = fc::max(t13_partials[0][(e / 2)][j % 2], scores_2[0][j][e]);
+            t12_partials[0][(e / 2)][j % 2] = fc::max(t12_partials[0][(e / 2)][j % 2], scores_2[0][j][e]);
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          t13[0][e] = fc::max(t13_partials[0][e][0], t13_partials[0][e][1]);
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 1));
-          t13[0][e] = fc::max(t13[0][e], fc::shuffle_xor(t13[0][e], 2));
+          t12[0][e] = fc::max(t12_partials[0][e][0], t12_partials[0][e][1]);
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 1));
+          t12[0][e] = fc::max(t12[0][e], fc::shuffle_xor(t12[0][e], 2));
         }
         float new_max[1][2];
-        // new_max = max(row_max, mul(t13, scale_log2))
+        // new_max = max(row_max, mul(t12, scale_log2))
         // decay = exp2(sub(row_max, new_max))
-        float t14[1][2];
-        // t14 = neg(new_max)
+        float t13[1][2];
+        // t13 = neg(new_max)
         #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float t15 = t13[0][e] * scale_log2;
-          new_max[0][e] = fc::max(row_max[0][e], t15);
-          const float t16 = row_max[0][e] - new_max[0][e];
-          decay[0][e] = fc::exp2(t16);
-          t14[0][e] = -new_max[0][e];
+          const float t14 = t12[0][e] * scale_log2;
+          new_max[0][e] = fc::max(row_max[0][e], t14);
+          const float t15 = row_max[0][e] - new_max[0][e];
+          decay[0][e] = fc::exp2(t15);
+          t13[0][e] = -new_max[0][e];
         }
         float probs_2[1][16][4];
-        // probs_2 = exp2(fma(scores_2, scale_log2, t14))
+        // probs_2 = exp2(fma(scores_2, scale_log2, t13))
         #pragma unroll
         for (int j = 0; j < 16; ++j) {
           #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const float t17 = fc::fma(scores_2[0][j][e], scale_log2, t14[0][(e / 2)]);
-            probs_2[0][j][e] = fc::exp2(t17);
+            const float t16 = fc::fma(scores_2[0][j][e], scale_log2, t13[0][(e / 2)]);
+            probs_2[0][j][e] = fc::exp2(t16);
           }
         }
         // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-        float t18[1][2] = {};
+        float t17[1][2] = {};
         #pragma unroll
         for (int j = 0; j < 16; ++j)
           #pragma unroll
           for (int e = 0; e < 4; ++e)
-            t18[0][(e / 2)] = t18[0][(e / 2)] + probs_2[0][j][e];
-        // row_sum = fma(row_sum, decay, t18)
+            t17[0][(e / 2)] = t17[0][(e / 2)] + probs_2[0][j][e];
+        // row_sum = fma(row_sum, decay, t17)
         #pragma unroll
         for (int e = 0; e < 2; ++e)
-          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t18[0][e]);
+          row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t17[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
         if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
@@ -347,12 +328,12 @@ attention_forward(const __grid_constant__ Parameters p) {
         for (int e = 0; e < 2; ++e)
           row_max[0][e] = new_max[0][e];
       }
-      bool t19[1][2];
-      // t19 = eq(decay, 1)
+      bool t18[1][2];
+      // t18 = eq(decay, 1)
       #pragma unroll
       for (int e = 0; e < 2; ++e)
-        t19[0][e] = decay[0][e] == 1.f;
-      if (!(fc::all_lanes(t19[0][0] && t19[0][1]))) {
+        t18[0][e] = decay[0][e] == 1.f;
+      if (!(fc::all_lanes(t18[0][0] && t18[0][1]))) {
         // out = mul(out, decay)
         #pragma unroll
         for (int j = 0; j < 8; ++j)
@@ -404,22 +385,22 @@ attention_forward(const __grid_constant__ Parameters p) {
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
       empty[0][e] = row_sum[0][e] == 0.f;
-      const float t20 = fc::divide(1.f, row_sum[0][e]);
-      inverse[0][e] = empty[0][e] ? 0.f : t20;
+      const float t19 = fc::divide(1.f, row_sum[0][e]);
+      inverse[0][e] = empty[0][e] ? 0.f : t19;
     }
-    float t21[1][8][4];
-    // t21 = cast(mul(out, inverse))
+    float t20[1][8][4];
+    // t20 = cast(mul(out, inverse))
     #pragma unroll
     for (int j = 0; j < 8; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t22 = out[0][j][e] * inverse[0][(e / 2)];
-        t21[0][j][e] = t22;
+        const float t21 = out[0][j][e] * inverse[0][(e / 2)];
+        t20[0][j][e] = t21;
       }
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    // t21 in shared memory
+    // t20 in shared memory
     const fc::u32 o_staged = shared;
     #pragma unroll
     for (int i = 0; i < 1; ++i)
@@ -428,7 +409,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         #pragma unroll
         for (int r = 0; r < 2; ++r)
           fc::store_shared(o_staged + fc::chunk_offset<192, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4,
-                           fc::pack<fc::bf16>(t21[i][j][2 * r], t21[i][j][2 * r + 1]));
+                           fc::pack<fc::bf16>(t20[i][j][2 * r], t20[i][j][2 * r + 1]));
     fc::fence_async();
     fc::meet(1 + warp / 4, 128);
     // store o
@@ -440,24 +421,24 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::meet(1 + warp / 4, 128);
     if (thread % 128 == 0) fc::arrive(query_empty);
     query_phase_2 ^= 1;
-    float t23[1][2];
-    // t23 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
+    float t22[1][2];
+    // t22 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const float t24 = fc::log2(row_sum[0][e]);
-      const float t25 = row_max[0][e] + t24;
-      const float t26 = t25 * 0.6931472f;
-      const bool t27 = row_max[0][e] == fc::infinity();
-      const float t28 = t27 ? fc::infinity() : t26;
-      t23[0][e] = empty[0][e] ? -fc::infinity() : t28;
+      const float t23 = fc::log2(row_sum[0][e]);
+      const float t24 = row_max[0][e] + t23;
+      const float t25 = t24 * 0.6931472f;
+      const bool t26 = row_max[0][e] == fc::infinity();
+      const float t27 = t26 ? fc::infinity() : t25;
+      t22[0][e] = empty[0][e] ? -fc::infinity() : t27;
     }
     float* const lse_at = p.lse + batch * p.lse_stride_0 + head * p.lse_stride_1;
-    // store lse = t23
+    // store lse = t22
     if ((lane & 3) == 0) {
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         if (rows_begin + rows_lane + e * 8 < p.Sq) {
-          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t23[0][e]);
+          fc::store_global<1>(lse_at + (rows_begin + rows_lane + e * 8), &t22[0][e]);
         }
     }
     if (warp / 4 == 0) fc::meet(5, 256);

@@ -148,8 +148,8 @@ attention_forward(const __grid_constant__ Parameters p) {
       const int t7 = p.Sk + -1;
       const int t8 = fc::min((fc::floor_div(t7, 176) + 1), ((p.Sk + 175) / 176));
       const int cols_end_2 = fc::max(0, t8);
-      const int t9 = fc::min((fc::floor_div((t7 + -175), 176) + 1), cols_end_2);
-      const int cols_full_end = fc::max(0, t9);
+      const int t9 = fc::max((fc::floor_div((t7 + -175), 176) + 1), (cols_end_2 - 1));
+      const int cols_full_end = fc::max(0, fc::min(t9, cols_end_2));
       fc::wait_phase(query_full, query_phase_2);
       const fc::u32 query = shared;
       const int t10 = cols_end_2 - 1;
@@ -266,7 +266,6 @@ attention_forward(const __grid_constant__ Parameters p) {
 
         // cols tiles of 176
         for (int cols_tile_2 = t10 - 1; cols_tile_2 >= 0; --cols_tile_2) {
-          const int cols_begin_5 = cols_tile_2 * 176;
           fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
           const fc::u32 key_2 = shared + 32768 + key_slot_2 * 45056;
           fc::meet(5 + warp / 4, 256);
@@ -298,75 +297,56 @@ attention_forward(const __grid_constant__ Parameters p) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
           }
-          const bool masked_2 = cols_tile_2 >= cols_full_end;
-          if (masked_2) {
-            bool t18[22][2];
-            // t18 = lt(thread_offset, sub(extent(cols), thread_begin))
-            #pragma unroll
-            for (int i = 0; i < 22; ++i) {
-              #pragma unroll
-              for (int e = 0; e < 2; ++e) {
-                const int t19 = p.Sk - (cols_begin_5 + cols_lane);
-                t18[i][e] = (i * 8 + e) < t19;
-              }
-            }
-            // scores_2 = where(t18, scores_2, -inf)
-            #pragma unroll
-            for (int j = 0; j < 22; ++j)
-              #pragma unroll
-              for (int e = 0; e < 4; ++e)
-                scores_2[0][j][e] = t18[j][(e % 2)] ? scores_2[0][j][e] : -fc::infinity();
-          }
           // reduce_max = reduce_max(scores_2, cols)
-          float t20[1][2];
+          float t18[1][2];
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            t20[0][e] = -fc::infinity();
+            t18[0][e] = -fc::infinity();
           #pragma unroll
           for (int j = 0; j < 22; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t20[0][(e / 2)] = fc::max(t20[0][(e / 2)], scores_2[0][j][e]);
+              t18[0][(e / 2)] = fc::max(t18[0][(e / 2)], scores_2[0][j][e]);
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 1));
-            t20[0][e] = fc::max(t20[0][e], fc::shuffle_xor(t20[0][e], 2));
+            t18[0][e] = fc::max(t18[0][e], fc::shuffle_xor(t18[0][e], 1));
+            t18[0][e] = fc::max(t18[0][e], fc::shuffle_xor(t18[0][e], 2));
           }
           float new_max_2[1][2];
-          // new_max_2 = max(row_max, mul(t20, scale_log2))
+          // new_max_2 = max(row_max, mul(t18, scale_log2))
           float decay_2[1][2];
           // decay_2 = exp2(sub(row_max, new_max_2))
-          float t21[1][2];
-          // t21 = neg(new_max_2)
+          float t19[1][2];
+          // t19 = neg(new_max_2)
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const float t22 = t20[0][e] * scale_log2;
-            new_max_2[0][e] = fc::max(new_max[0][e], t22);
-            const float t23 = new_max[0][e] - new_max_2[0][e];
-            decay_2[0][e] = fc::exp2(t23);
-            t21[0][e] = -new_max_2[0][e];
+            const float t20 = t18[0][e] * scale_log2;
+            new_max_2[0][e] = fc::max(new_max[0][e], t20);
+            const float t21 = new_max[0][e] - new_max_2[0][e];
+            decay_2[0][e] = fc::exp2(t21);
+            t19[0][e] = -new_max_2[0][e];
           }
           float probs_2[1][22][4];
-          // probs_2 = exp2(fma(scores_2, scale_log2, t21))
+          // probs_2 = exp2(fma(scores_2, scale_log2, t19))
           #pragma unroll
           for (int j = 0; j < 22; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-              const float t24 = fc::fma(scores_2[0][j][e], scale_log2, t21[0][(e / 2)]);
-              probs_2[0][j][e] = fc::exp2(t24);
+              const float t22 = fc::fma(scores_2[0][j][e], scale_log2, t19[0][(e / 2)]);
+              probs_2[0][j][e] = fc::exp2(t22);
             }
           }
           // reduce_sum = reduce_sum(probs_2, cols), each lane its partial
-          float t25[1][2] = {};
+          float t23[1][2] = {};
           #pragma unroll
           for (int j = 0; j < 22; ++j)
             #pragma unroll
             for (int e = 0; e < 4; ++e)
-              t25[0][(e / 2)] = t25[0][(e / 2)] + probs_2[0][j][e];
-          // row_sum = fma(row_sum, decay_2, t25)
+              t23[0][(e / 2)] = t23[0][(e / 2)] + probs_2[0][j][e];
+          // row_sum = fma(row_sum, decay_2, t23)
           #pragma unroll
           for (int e = 0; e < 2; ++e)
-            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t25[0][e]);
+            row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t23[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
           if (thread % 128 == 0) fc::arrive_in_both(value_empty + value_slot_2 * 8, other_block);
@@ -436,21 +416,21 @@ attention_forward(const __grid_constant__ Parameters p) {
       #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const bool empty = row_sum[0][e] == 0.f;
-        const float t26 = fc::divide(1.f, row_sum[0][e]);
-        inverse[0][e] = empty ? 0.f : t26;
+        const float t24 = fc::divide(1.f, row_sum[0][e]);
+        inverse[0][e] = empty ? 0.f : t24;
       }
-      float t27[1][16][4];
-      // t27 = cast(mul(out, inverse))
+      float t25[1][16][4];
+      // t25 = cast(mul(out, inverse))
       #pragma unroll
       for (int j = 0; j < 16; ++j) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float t28 = out[0][j][e] * inverse[0][(e / 2)];
-          t27[0][j][e] = t28;
+          const float t26 = out[0][j][e] * inverse[0][(e / 2)];
+          t25[0][j][e] = t26;
         }
       }
       fc::bf16* const o_at = p.o + batch_2 * p.o_stride_0 + head_2 * p.o_stride_1;
-      // store o = t27, each lane 8 columns
+      // store o = t25, each lane 8 columns
       #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = rows_begin_2 + rows_lane + r * 8;
@@ -460,7 +440,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::u32 word[4];
           #pragma unroll
           for (int n = 0; n < 4; ++n)
-            word[n] = fc::pack<fc::bf16>(t27[0][j * 4 + n][2 * r], t27[0][j * 4 + n][2 * r + 1]);
+            word[n] = fc::pack<fc::bf16>(t25[0][j * 4 + n][2 * r], t25[0][j * 4 + n][2 * r + 1]);
           fc::transpose_quad(word, lane);
           const int column = j * 32 + lane % 4 * 8;
           if (row < p.Sq) {

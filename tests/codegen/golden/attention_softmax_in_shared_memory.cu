@@ -44,14 +44,15 @@ attention_forward(const __grid_constant__ Parameters p) {
   const float scale_log2 = p.scale * 1.442695f;
   const int t0 = p.Sk + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 5) + 1), ((p.Sk + 31) / 32)));
-  const int cols_full_end = fc::max(0, fc::min((((t0 + -31) >> 5) + 1), cols_end));
-  const int t1 = cols_end - 1;
-  const bool t2 = t1 >= 0;
+  const int t1 = fc::max((((t0 + -31) >> 5) + 1), (cols_end - 1));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
+  const int t2 = cols_end - 1;
+  const bool t3 = t2 >= 0;
   const fc::bf16* const k_at = p.k + batch * p.k_stride_0 + head * p.k_stride_1;
   // key <- k
-  if (t2) {
-    const fc::bf16* const key_source = k_at + (t1 * 32) * p.k_stride_2;
-    const int key_rows = p.Sk - (t1 * 32);
+  if (t3) {
+    const fc::bf16* const key_source = k_at + (t2 * 32) * p.k_stride_2;
+    const int key_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = key_source + row * static_cast<int>(p.k_stride_2) + column;
@@ -64,9 +65,9 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   const fc::bf16* const v_at = p.v + batch * p.v_stride_0 + head * p.v_stride_1;
   // value <- v
-  if (t2) {
-    const fc::bf16* const value_source = v_at + (t1 * 32) * p.v_stride_2;
-    const int value_rows = p.Sk - (t1 * 32);
+  if (t3) {
+    const fc::bf16* const value_source = v_at + (t2 * 32) * p.v_stride_2;
+    const int value_rows = p.Sk - (t2 * 32);
     {
       const int row = thread / 4, column = thread % 4 * 8;
       const fc::bf16* source = value_source + row * static_cast<int>(p.v_stride_2) + column;
@@ -88,10 +89,10 @@ attention_forward(const __grid_constant__ Parameters p) {
     const int cols_begin = cols_tile * 32;
     const int next_tile = cols_tile - 1;
     const int freed_slot = 1 - slot;
-    const bool t3 = next_tile >= 0;
+    const bool t4 = next_tile >= 0;
     fc::barrier();
     // key <- k
-    if (t3) {
+    if (t4) {
       const fc::bf16* const key_source_2 = k_at + (next_tile * 32) * p.k_stride_2;
       const int key_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -105,7 +106,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
     }
     // value <- v
-    if (t3) {
+    if (t4) {
       const fc::bf16* const value_source_2 = v_at + (next_tile * 32) * p.v_stride_2;
       const int value_rows_2 = p.Sk - (next_tile * 32);
       {
@@ -160,62 +161,62 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::load_shared<4>(&scores_2[i][j][0], scores_shared + ((rows_lane + i * 16) * 40 + j * 8 + lane % 2 * 4) * 4);
     const bool masked = cols_tile >= cols_full_end;
     if (masked) {
-      bool t4[4][4];
-      // t4 = lt(thread_offset, sub(extent(cols), thread_begin))
+      bool t5[4][4];
+      // t5 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
       for (int i = 0; i < 4; ++i) {
         #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const int t5 = p.Sk - (cols_begin + cols_lane_2);
-          t4[i][e] = (i * 8 + e) < t5;
+          const int t6 = p.Sk - (cols_begin + cols_lane_2);
+          t5[i][e] = (i * 8 + e) < t6;
         }
       }
-      // scores_2 = where(t4, scores_2, -inf)
+      // scores_2 = where(t5, scores_2, -inf)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         #pragma unroll
         for (int e = 0; e < 4; ++e)
-          scores_2[0][j][e] = t4[j][e] ? scores_2[0][j][e] : -fc::infinity();
+          scores_2[0][j][e] = t5[j][e] ? scores_2[0][j][e] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores_2, cols)
-    float t6[1][1];
-    t6[0][0] = -fc::infinity();
+    float t7[1][1];
+    t7[0][0] = -fc::infinity();
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t6[0][0] = fc::max(t6[0][0], scores_2[0][j][e]);
-    t6[0][0] = fc::max(t6[0][0], fc::shuffle_xor(t6[0][0], 1));
+        t7[0][0] = fc::max(t7[0][0], scores_2[0][j][e]);
+    t7[0][0] = fc::max(t7[0][0], fc::shuffle_xor(t7[0][0], 1));
     float new_max[1][1];
-    // new_max = max(row_max, mul(t6, scale_log2))
+    // new_max = max(row_max, mul(t7, scale_log2))
     float decay[1][1];
     // decay = exp2(sub(row_max, new_max))
-    float t7[1][1];
-    // t7 = neg(new_max)
-    const float t8 = t6[0][0] * scale_log2;
-    new_max[0][0] = fc::max(row_max[0][0], t8);
-    const float t9 = row_max[0][0] - new_max[0][0];
-    decay[0][0] = fc::exp2(t9);
-    t7[0][0] = -new_max[0][0];
+    float t8[1][1];
+    // t8 = neg(new_max)
+    const float t9 = t7[0][0] * scale_log2;
+    new_max[0][0] = fc::max(row_max[0][0], t9);
+    const float t10 = row_max[0][0] - new_max[0][0];
+    decay[0][0] = fc::exp2(t10);
+    t8[0][0] = -new_max[0][0];
     float probs[1][4][4];
-    // probs = exp2(fma(scores_2, scale_log2, t7))
+    // probs = exp2(fma(scores_2, scale_log2, t8))
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
       #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float t10 = fc::fma(scores_2[0][j][e], scale_log2, t7[0][0]);
-        probs[0][j][e] = fc::exp2(t10);
+        const float t11 = fc::fma(scores_2[0][j][e], scale_log2, t8[0][0]);
+        probs[0][j][e] = fc::exp2(t11);
       }
     }
     // reduce_sum = reduce_sum(probs, cols), each lane its partial
-    float t11[1][1] = {};
+    float t12[1][1] = {};
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       #pragma unroll
       for (int e = 0; e < 4; ++e)
-        t11[0][0] = t11[0][0] + probs[0][j][e];
-    // row_sum = fma(row_sum, decay, t11)
-    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t11[0][0]);
+        t12[0][0] = t12[0][0] + probs[0][j][e];
+    // row_sum = fma(row_sum, decay, t12)
+    row_sum[0][0] = fc::fma(row_sum[0][0], decay[0][0], t12[0][0]);
     // probs = cast(probs)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -290,27 +291,27 @@ attention_forward(const __grid_constant__ Parameters p) {
   float inverse[1][1];
   // inverse = where(eq(row_sum, 0), 0, div(1, row_sum))
   const bool empty = row_sum[0][0] == 0.f;
-  const float t12 = fc::divide(1.f, row_sum[0][0]);
-  inverse[0][0] = empty ? 0.f : t12;
-  float t13[1][4][4];
-  // t13 = cast(mul(out, inverse))
+  const float t13 = fc::divide(1.f, row_sum[0][0]);
+  inverse[0][0] = empty ? 0.f : t13;
+  float t14[1][4][4];
+  // t14 = cast(mul(out, inverse))
   #pragma unroll
   for (int j = 0; j < 4; ++j) {
     #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const float t14 = out[0][j][e] * inverse[0][0];
-      t13[0][j][e] = t14;
+      const float t15 = out[0][j][e] * inverse[0][0];
+      t14[0][j][e] = t15;
     }
   }
   fc::barrier();
-  // t13 in shared memory
+  // t14 in shared memory
   const fc::u32 o_staged = shared;
   #pragma unroll
   for (int i = 0; i < 1; ++i)
     #pragma unroll
     for (int j = 0; j < 4; ++j)
       fc::store_shared(o_staged + fc::chunk_offset<64, 32>(rows_lane + i * 16, j * 8) + lane % 2 * 8,
-                       fc::pack<fc::bf16>(t13[i][j][0], t13[i][j][1]), fc::pack<fc::bf16>(t13[i][j][2], t13[i][j][3]));
+                       fc::pack<fc::bf16>(t14[i][j][0], t14[i][j][1]), fc::pack<fc::bf16>(t14[i][j][2], t14[i][j][3]));
   fc::barrier();
   fc::bf16* const o_at = p.o + batch * p.o_stride_0 + head * p.o_stride_1;
   // store o

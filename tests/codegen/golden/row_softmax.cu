@@ -16,7 +16,8 @@ row_softmax(const __grid_constant__ Parameters p) {
   const int cols_lane = lane;
   const int t0 = p.N + -1;
   const int cols_end = fc::max(0, fc::min(((t0 >> 7) + 1), ((p.N + 127) / 128)));
-  const int cols_full_end = fc::max(0, fc::min((((t0 + -127) >> 7) + 1), cols_end));
+  const int t1 = fc::max((((t0 + -127) >> 7) + 1), (cols_end - 1));
+  const int cols_full_end = fc::max(0, fc::min(t1, cols_end));
   const float* const x_at = p.x;
 
   float max[8][1];
@@ -41,74 +42,74 @@ row_softmax(const __grid_constant__ Parameters p) {
         }
     const bool masked = cols_tile >= cols_full_end;
     if (masked) {
-      bool t1[4][1];
-      // t1 = lt(thread_offset, sub(extent(cols), thread_begin))
+      bool t2[4][1];
+      // t2 = lt(thread_offset, sub(extent(cols), thread_begin))
       #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int t2 = p.N - (cols_begin + cols_lane);
-        t1[i][0] = (i * 32) < t2;
+        const int t3 = p.N - (cols_begin + cols_lane);
+        t2[i][0] = (i * 32) < t3;
       }
-      // scores = where(t1, scores, -inf)
+      // scores = where(t2, scores, -inf)
       #pragma unroll
       for (int i = 0; i < 8; ++i)
         #pragma unroll
         for (int j = 0; j < 4; ++j)
-          scores[i][j][0] = t1[j][0] ? scores[i][j][0] : -fc::infinity();
+          scores[i][j][0] = t2[j][0] ? scores[i][j][0] : -fc::infinity();
     }
     // reduce_max = reduce_max(scores, cols)
-    float t3[8][1];
+    float t4[8][1];
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-      t3[i][0] = -fc::infinity();
+      t4[i][0] = -fc::infinity();
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
-        t3[i][0] = fc::max(t3[i][0], scores[i][j][0]);
+        t4[i][0] = fc::max(t4[i][0], scores[i][j][0]);
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 1));
-      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 2));
-      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 4));
-      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 8));
-      t3[i][0] = fc::max(t3[i][0], fc::shuffle_xor(t3[i][0], 16));
+      t4[i][0] = fc::max(t4[i][0], fc::shuffle_xor(t4[i][0], 1));
+      t4[i][0] = fc::max(t4[i][0], fc::shuffle_xor(t4[i][0], 2));
+      t4[i][0] = fc::max(t4[i][0], fc::shuffle_xor(t4[i][0], 4));
+      t4[i][0] = fc::max(t4[i][0], fc::shuffle_xor(t4[i][0], 8));
+      t4[i][0] = fc::max(t4[i][0], fc::shuffle_xor(t4[i][0], 16));
     }
-    // t3 = max(max, t3)
-    float t4[8][1];
-    // t4 = limit_scale(1.4426950408889634, t3)
+    // t4 = max(max, t4)
     float t5[8][1];
-    // t5 = mul_rn(t3, t4)
+    // t5 = limit_scale(1.4426950408889634, t4)
     float t6[8][1];
-    // t6 = neg(t5)
+    // t6 = mul_rn(t4, t5)
+    float t7[8][1];
+    // t7 = neg(t6)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t3[i][0] = fc::max(max[i][0], t3[i][0]);
-      t4[i][0] = fc::limit_scale(1.442695f, t3[i][0]);
-      t5[i][0] = fc::mul_rn(t3[i][0], t4[i][0]);
-      t6[i][0] = -t5[i][0];
+      t4[i][0] = fc::max(max[i][0], t4[i][0]);
+      t5[i][0] = fc::limit_scale(1.442695f, t4[i][0]);
+      t6[i][0] = fc::mul_rn(t4[i][0], t5[i][0]);
+      t7[i][0] = -t6[i][0];
     }
     // reduce_sum = reduce_sum(exp2, cols), each lane its partial
-    float t7[8][1] = {};
+    float t8[8][1] = {};
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t8 = fc::fma(scores[i][j][0], t4[i][0], t6[i][0]);
-        const float t9 = fc::exp2(t8);
-        t7[i][0] = t7[i][0] + t9;
+        const float t9 = fc::fma(scores[i][j][0], t5[i][0], t7[i][0]);
+        const float t10 = fc::exp2(t9);
+        t8[i][0] = t8[i][0] + t10;
       }
     }
-    // sum = fma(sum, exp2(sub(mul_rn(max, t4), t5)), t7)
+    // sum = fma(sum, exp2(sub(mul_rn(max, t5), t6)), t8)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float t10 = fc::mul_rn(max[i][0], t4[i][0]);
-      const float t11 = t10 - t5[i][0];
-      const float t12 = fc::exp2(t11);
-      sum[i][0] = fc::fma(sum[i][0], t12, t7[i][0]);
+      const float t11 = fc::mul_rn(max[i][0], t5[i][0]);
+      const float t12 = t11 - t6[i][0];
+      const float t13 = fc::exp2(t12);
+      sum[i][0] = fc::fma(sum[i][0], t13, t8[i][0]);
     }
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-      max[i][0] = t3[i][0];
+      max[i][0] = t4[i][0];
   }
   // sum: partials of the lanes, combined
   #pragma unroll
@@ -125,45 +126,45 @@ row_softmax(const __grid_constant__ Parameters p) {
   for (int cols_tile_2 = ((p.N + 127) / 128) - 1; cols_tile_2 >= 0; --cols_tile_2) {
     const int cols_begin_2 = cols_tile_2 * 128;
     // load = load x
-    float t13[8][4][1];
+    float t14[8][4][1];
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::load_global<1>(&t13[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
+          fc::load_global<1>(&t14[i][j][0], x_at + (rows_begin + rows_lane + i) * p.x_stride_0 + (cols_begin_2 + cols_lane + j * 32));
         }
         else {
-          t13[i][j][0] = 0;
+          t14[i][j][0] = 0;
         }
-    float t14[8][1];
-    // t14 = limit_scale(1.4426950408889634, max)
     float t15[8][1];
-    // t15 = neg(mul_rn(max, t14))
+    // t15 = limit_scale(1.4426950408889634, max)
+    float t16[8][1];
+    // t16 = neg(mul_rn(max, t15))
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      t14[i][0] = fc::limit_scale(1.442695f, max[i][0]);
-      const float t16 = fc::mul_rn(max[i][0], t14[i][0]);
-      t15[i][0] = -t16;
+      t15[i][0] = fc::limit_scale(1.442695f, max[i][0]);
+      const float t17 = fc::mul_rn(max[i][0], t15[i][0]);
+      t16[i][0] = -t17;
     }
-    float t17[8][4][1];
-    // t17 = div(exp2(fma(t13, t14, t15)), sum)
+    float t18[8][4][1];
+    // t18 = div(exp2(fma(t14, t15, t16)), sum)
     #pragma unroll
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float t18 = fc::fma(t13[i][j][0], t14[i][0], t15[i][0]);
-        const float t19 = fc::exp2(t18);
-        t17[i][j][0] = fc::divide(t19, sum[i][0]);
+        const float t19 = fc::fma(t14[i][j][0], t15[i][0], t16[i][0]);
+        const float t20 = fc::exp2(t19);
+        t18[i][j][0] = fc::divide(t20, sum[i][0]);
       }
     }
-    // store y = t17
+    // store y = t18
     #pragma unroll
     for (int i = 0; i < 8; ++i)
       #pragma unroll
       for (int j = 0; j < 4; ++j)
         if (rows_begin + rows_lane + i < p.M && cols_begin_2 + cols_lane + j * 32 < p.N) {
-          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t17[i][j][0]);
+          fc::store_global<1>(y_at + (rows_begin + rows_lane + i) * p.y_stride_0 + (cols_begin_2 + cols_lane + j * 32), &t18[i][j][0]);
         }
   }
 }
