@@ -14,6 +14,9 @@ using namespace ir;
 
 namespace {
 
+/// Sums and products of shared values could have a form of any size.
+constexpr std::size_t most_terms = 16;
+
 /// Of what is at most multiplied.
 Change scaled(Change change) { return change.plus.empty() ? change : unknown_change; }
 
@@ -23,7 +26,7 @@ bool is_infinite(const Function& f, ValueId value) {
 
 }  // namespace
 
-LinearForm sum_of(LinearForm a, const LinearForm& b, double factor) {
+LinearForm add_forms(LinearForm a, const LinearForm& b, double factor) {
   for (const auto& [product, number] : b) {
     const double before = a[product], added = factor * number;
     a[product] += added;
@@ -40,7 +43,8 @@ Change Changes::of(ValueId value) {
       return any_use(inner, [&](ValueId used) { return !same(used); });
     };
     if (!op || !any_op_of(f_, *op, reads_changed)) return Change{};
-    return op->body ? unknown_change : derive(*op);
+    const Change change = op->body ? unknown_change : derive(*op);
+    return change.power.size() + change.plus.size() <= most_terms ? change : unknown_change;
   });
 }
 
@@ -56,7 +60,7 @@ Change Changes::derive(const Op& op) {
       return inside_ ? scaled(operand(0)) : unknown_change;
     case OpCode::neg: {
       const Change a = operand(0);
-      return {a.power, sum_of({}, a.plus, -1), a.known};
+      return {a.power, add_forms({}, a.plus, -1), a.known};
     }
     case OpCode::add:
       return sum(operand(0), operand(1), 1);
@@ -72,18 +76,19 @@ Change Changes::derive(const Op& op) {
       return of_product(op.operands[0], op.operands[1], -1);
     case OpCode::reciprocal: {
       const Change a = scaled(operand(0));
-      return {sum_of({}, a.power, -1), {}, a.known};
+      return {add_forms({}, a.power, -1), {}, a.known};
     }
     case OpCode::log2:
     case OpCode::log: {
       const Change a = scaled(operand(0));
-      return {{}, sum_of({}, a.power, op.code == OpCode::log2 ? 1 : std::numbers::ln2), a.known};
+      return {{}, add_forms({}, a.power, op.code == OpCode::log2 ? 1 : std::numbers::ln2), a.known};
     }
     case OpCode::exp2:
     case OpCode::exp: {
       const Change a = operand(0);
       if (!a.power.empty()) return unknown_change;
-      return {sum_of({}, a.plus, op.code == OpCode::exp2 ? 1 : std::numbers::log2e), {}, a.known};
+      return {
+          add_forms({}, a.plus, op.code == OpCode::exp2 ? 1 : std::numbers::log2e), {}, a.known};
     }
     case OpCode::where:
       return choice(op);
@@ -93,23 +98,23 @@ Change Changes::derive(const Op& op) {
 }
 
 Change Changes::sum(const Change& a, const Change& b, int sign) const {
-  if (!a.known || !b.known || !sum_of(a.power, b.power, -1).empty()) return unknown_change;
+  if (!a.known || !b.known || !add_forms(a.power, b.power, -1).empty()) return unknown_change;
   // What a weight and the same weight rounded differ by is no multiple of anything.
   if (inside_ && !a.power.empty()) return unknown_change;
-  return {a.power, sum_of(a.plus, b.plus, sign)};
+  return {a.power, add_forms(a.plus, b.plus, sign)};
 }
 
 Change Changes::of_product(ValueId a, ValueId b, int sign) {
   const Change x = of(a), y = of(b);
   if (!x.known || !y.known) return unknown_change;
-  if (x.plus.empty() && y.plus.empty()) return {sum_of(x.power, y.power, sign), {}};
+  if (x.plus.empty() && y.plus.empty()) return {add_forms(x.power, y.power, sign), {}};
   // (m + D) c = m c + D c, of what else stays as it is.
   const bool left = y == Change{} && x.power.empty();
   if (!left && (sign < 0 || x != Change{} || !y.power.empty())) return unknown_change;
   const ValueId factor = left ? b : a;
   const LinearForm& plus = left ? x.plus : y.plus;
   if (const double* number = constant_of(f_, factor))
-    return {{}, sum_of({}, plus, sign > 0 ? *number : 1 / *number)};
+    return {{}, add_forms({}, plus, sign > 0 ? *number : 1 / *number)};
   if (sign < 0) return unknown_change;
   Change made;
   for (const auto& [product, number] : plus) {

@@ -17,7 +17,7 @@ namespace flashcore {
 using LinearForm = std::map<std::vector<ir::ValueId>, double>;
 
 /// a + factor * b. What is all but nothing is what rounding of the constants left, and is none.
-LinearForm sum_of(LinearForm a, const LinearForm& b, double factor = 1);
+LinearForm add_forms(LinearForm a, const LinearForm& b, double factor = 1);
 
 /// A value is multiplied by 2 to the power of a form, or gets one added.
 struct Change {

@@ -72,9 +72,10 @@ class Analysis {
         std::ranges::sort(earlier);
         before[earlier] = number;
       }
-      const LinearForm grows = sum_of(added.power, before, -1);
+      const LinearForm grows = add_forms(added.power, before, -1);
       const auto has_new = [&](const auto& term) { return std::ranges::count(term.first, m.next); };
-      if (!std::ranges::all_of(added.power, has_new) || !sum_of(grows, scaling.power, -1).empty())
+      if (!std::ranges::all_of(added.power, has_new) ||
+          !add_forms(grows, scaling.power, -1).empty())
         continue;
       CarriedValue found{
           .factor = factor, .follows = j, .old_extreme = m.argument, .new_extreme = m.next};
