@@ -35,7 +35,6 @@ using PassFunction = void(ir::Function&, const PassContext&);
 struct Pass {
   std::string_view name;
   PassFunction* run;
-  std::string_view why_here;
 };
 
 /// All passes, in order. Those that another schedule is for leave the program as it is.

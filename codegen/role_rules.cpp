@@ -6,7 +6,7 @@
 #include "codegen/layout/register_split.h"
 #include "codegen/schedule_rules.h"
 
-namespace flashcore::schedule_rules {
+namespace flashcore {
 
 using namespace ir;
 
@@ -24,72 +24,68 @@ bool feeds_product(const Function& f, ValueId value) {
 }  // namespace
 
 /// The copy engine brings tiles to warpgroups of their own, which read them there.
-void warpgroups(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
-  const TensorInstruction& products = describe(check.schedule.instruction);
+void ScheduleCheck::warpgroups() const {
+  const TensorInstruction& products = describe(s.instruction);
   const std::string name(name_of(products.name));
   const bool copies = s.copy == CopyInstruction::tma;
-  if (copies && !check.target.tma)
-    check.refuse(fmt::format("copy tma on {}", check.target.name), "the target does not have it",
-                 "copy = cp_async, or target sm_90a");
+  if (copies && !target.tma)
+    refuse(fmt::format("copy tma on {}", target.name), "the target does not have it",
+           "copy = cp_async, or target sm_90a");
   if (products.by_copy_engine != copies)
-    check.refuse(copies ? "copy tma without instruction = wgmma"
-                        : fmt::format("instruction {} without copy = tma", name),
-                 "wgmma reads tiles from shared memory, where only the copy engine puts them",
-                 "both or neither", {"instruction = wgmma and copy = tma", [](Schedule& other) {
-                                       other.instruction = Instruction::wgmma;
-                                       other.copy = CopyInstruction::tma;
-                                     }});
+    refuse(copies ? "copy tma without instruction = wgmma"
+                  : fmt::format("instruction {} without copy = tma", name),
+           "wgmma reads tiles from shared memory, where only the copy engine puts them",
+           "both or neither", {"instruction = wgmma and copy = tma", [](Schedule& other) {
+                                 other.instruction = Instruction::wgmma;
+                                 other.copy = CopyInstruction::tma;
+                               }});
   if (!products.by_copy_engine) return;
   if (s.softmax == Softmax::shared)
-    check.refuse(fmt::format("instruction {} with softmax = shared", name),
-                 "its accumulators are in registers with a known layout",
-                 set("softmax", &Schedule::softmax, Softmax::registers));
+    refuse(fmt::format("instruction {} with softmax = shared", name),
+           "its accumulators are in registers with a known layout",
+           set("softmax", &Schedule::softmax, Softmax::registers));
   if (s.warps_n < 1 || s.warps_m % products.warps != 0 || s.warps_m < products.warps ||
       s.warps_m * s.warps_n > products.most_warps)
-    check.refuse(
-        fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
-        "one to three warpgroups of four warps divide rows and columns among them",
-        {"warps_m = 8 and warps_n = 1", [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }});
+    refuse(fmt::format("instruction {} with {} x {} warps", name, s.warps_m, s.warps_n),
+           "one to three warpgroups of four warps divide rows and columns among them",
+           {"warps_m = 8 and warps_n = 1", [](Schedule& o) { o.warps_m = 8, o.warps_n = 1; }});
   if (s.warps_n > 1 && s.product_split != ProductSplit::columns)
-    check.refuse(
+    refuse(
         fmt::format("instruction {} with warps_n = {} and product_split = terms", name, s.warps_n),
         "a warpgroup adds up all terms of its columns",
         set("product_split", &Schedule::product_split, ProductSplit::columns));
 }
 
 /// The copy engine takes boxes of a tensor.
-void computed_rows(const ScheduleCheck& check) {
-  if (check.schedule.copy != CopyInstruction::tma) return;
-  for (const Op& op : check.f.ops) {
-    if (op.code != OpCode::load || !has_computed_positions(check.f, op) ||
-        !feeds_product(check.f, op.results[0]))
+void ScheduleCheck::computed_rows() const {
+  if (s.copy != CopyInstruction::tma) return;
+  for (const Op& op : f.ops) {
+    if (op.code != OpCode::load || !has_computed_positions(f, op) ||
+        !feeds_product(f, op.results[0]))
       continue;
-    const Axis& rows = check.f[check.f.origin(check.f[op.results[0]].type.axes[0])];
-    const auto tile = check.schedule.tiles.find(rows.name);
-    if (tile == check.schedule.tiles.end()) continue;
-    if (const std::string why = why_no_box(check.f, op, tile->second); !why.empty())
-      return check.refuse(
-          fmt::format("copy tma of {} at computed positions", check.f[op.tensor].name), why,
+    const Axis& rows = f[f.origin(f[op.results[0]].type.axes[0])];
+    const auto tile = s.tiles.find(rows.name);
+    if (tile == s.tiles.end()) continue;
+    if (const std::string why = why_no_box(f, op, tile->second); !why.empty())
+      return refuse(
+          fmt::format("copy tma of {} at computed positions", f[op.tensor].name), why,
           fmt::format("a tile along {} that divides what the positions are divided by, or "
                       "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row",
                       rows.name));
   }
 }
 
-void register_budgets(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::register_budgets() const {
   const Mending by_default{"producer_registers = 0 and consumer_registers = 0",
                            [](Schedule& o) { o.producer_registers = o.consumer_registers = 0; }};
   if (s.copy != CopyInstruction::tma || !s.producer) {
     if (s.producer_registers || s.consumer_registers)
-      check.refuse(
-          fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
-                      s.consumer_registers
-                          ? fmt::format("consumer_registers = {}", s.consumer_registers)
-                          : fmt::format("producer_registers = {}", s.producer_registers)),
-          "all threads of the block have the same role, and equally many registers", "0 for both",
-          by_default);
+      refuse(fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
+                         s.consumer_registers
+                             ? fmt::format("consumer_registers = {}", s.consumer_registers)
+                             : fmt::format("producer_registers = {}", s.producer_registers)),
+             "all threads of the block have the same role, and equally many registers",
+             "0 for both", by_default);
     return;
   }
   if (s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
@@ -103,7 +99,7 @@ void register_budgets(const ScheduleCheck& check) {
   if (fits(s.producer_registers) && fits(s.consumer_registers) &&
       split.producer <= split.consumer && used <= all)
     return;
-  check.refuse(
+  refuse(
       fmt::format("{} registers for a thread of the producer and {} for one of the consumers",
                   split.producer, split.consumer),
       fmt::format("each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
@@ -113,10 +109,9 @@ void register_budgets(const ScheduleCheck& check) {
 }
 
 /// Without a producer one warpgroup computes and copies: its own waits say that a slot is free.
-void no_producer(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::no_producer() const {
   if (s.producer) return;
-  const auto refuse = check.against("producer", &Schedule::producer, true);
+  const auto refuse = against("producer", &Schedule::producer, true);
   if (s.copy != CopyInstruction::tma)
     return refuse(" without copy = tma", "only with copy = tma does a block have a producer");
   if (s.consumer_threads() != 128)
@@ -131,10 +126,9 @@ void no_producer(const ScheduleCheck& check) {
            "persistent = false, or producer = true");
 }
 
-void ping_pong(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
-  if (!s.ping_pong || !describe(check.schedule.instruction).asynchronous) return;
-  const auto refuse = check.against("ping_pong", &Schedule::ping_pong, false);
+void ScheduleCheck::ping_pong() const {
+  if (!s.ping_pong || !describe(s.instruction).asynchronous) return;
+  const auto refuse = against("ping_pong", &Schedule::ping_pong, false);
   if (s.warps_n > 1)
     refuse(fmt::format(" with warps_n = {}", s.warps_n),
            "warpgroups that divide columns meet in every iteration, at the same products");
@@ -142,51 +136,49 @@ void ping_pong(const ScheduleCheck& check) {
     refuse(" with one warpgroup", "ping-pong needs a second warpgroup");
 }
 
-void outer_stages(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::outer_stages() const {
   if (s.outer_stages == 1 || (s.outer_stages == 2 && s.has_next_tiles())) return;
-  check.against("outer_stages", &Schedule::outer_stages, 1)(
+  against("outer_stages", &Schedule::outer_stages, 1)(
       s.has_next_tiles() ? "" : " without persistent = true",
       "a tile loaded outside loops has one slot, or two in a block that computes several tiles",
       "1");
 }
 
-void sums_by_products(const ScheduleCheck& check) {
-  if (check.schedule.sums_by_products && describe(check.schedule.instruction).column_step > 8)
-    check.against("sums_by_products", &Schedule::sums_by_products, false)(
+void ScheduleCheck::sums_by_products() const {
+  if (s.sums_by_products && describe(s.instruction).column_step > 8)
+    against("sums_by_products", &Schedule::sums_by_products, false)(
         " without instruction = wgmma", "its tile of ones is eight columns, as only wgmma takes");
 }
 
-void tile_scheduler(const ScheduleCheck& check) {
-  if (check.schedule.tile_scheduler == PersistentScheduler::dynamic && !check.schedule.persistent)
-    check.against("tile_scheduler", &Schedule::tile_scheduler, PersistentScheduler::serpentine)(
+void ScheduleCheck::tile_scheduler() const {
+  if (s.tile_scheduler == PersistentScheduler::dynamic && !s.persistent)
+    against("tile_scheduler", &Schedule::tile_scheduler, PersistentScheduler::serpentine)(
         " without persistent = true", "a block that computes one tile needs no tile scheduler");
 }
 
-void persistence(const ScheduleCheck& check) {
-  if (!check.schedule.persistent) {
-    if (check.schedule.grid_order == GridOrder::grouped)
-      check.against("grid_order", &Schedule::grid_order, GridOrder::tiles_first)(
+void ScheduleCheck::persistence() const {
+  if (!s.persistent) {
+    if (s.grid_order == GridOrder::grouped)
+      against("grid_order", &Schedule::grid_order, GridOrder::tiles_first)(
           " without persistent = true", "the hardware orders blocks by their three grid axes only",
           "tiles_first or tiles_last");
     return;
   }
-  const auto refuse = check.against("persistent", &Schedule::persistent, false);
-  if (check.schedule.copy != CopyInstruction::tma)
+  const auto refuse = against("persistent", &Schedule::persistent, false);
+  if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma",
            "only the copy engine can load the next tile during the epilogue");
-  for (const Axis& axis : check.f.axes)
+  for (const Axis& axis : f.axes)
     if (axis.ragged)
       refuse(" with a ragged axis", fmt::format("a block places {} once", axis.name));
 }
 
-void positions(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::positions() const {
   if (s.positions_per_block == 1) return;
-  const auto refuse = check.against("positions_per_block", &Schedule::positions_per_block, 1);
+  const auto refuse = against("positions_per_block", &Schedule::positions_per_block, 1);
   if (s.positions_per_block < 1)
     return refuse("", "a block computes at least one position", "1 or more");
-  if (!last_axis_of(check.f, AxisKind::parallel))
+  if (!last_axis_of(f, AxisKind::parallel))
     return refuse("", "the program has no parallel axis of single positions");
   if (s.copy != CopyInstruction::tma || !s.producer)
     refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
@@ -198,11 +190,10 @@ void positions(const ScheduleCheck& check) {
            "the blocks that split a loop have the same tile of rows, and all run at the same time");
 }
 
-void cluster_splits(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::cluster_splits() const {
   const int blocks = s.cluster_splits;
   if (blocks == 1) return;
-  const auto refuse = check.against("cluster_splits", &Schedule::cluster_splits, 1);
+  const auto refuse = against("cluster_splits", &Schedule::cluster_splits, 1);
   if (blocks != 2 && blocks != 4 && blocks != 8)
     return refuse("", "a loop is split over 2, 4 or 8 blocks of a cluster", "1, 2, 4 or 8");
   if (s.copy != CopyInstruction::tma)
@@ -210,16 +201,15 @@ void cluster_splits(const ScheduleCheck& check) {
   if (s.persistent)
     refuse(" with persistent = true",
            "the blocks that split a loop have the same tile of rows, and all run at the same time");
-  if (std::ranges::any_of(check.f.tensors,
+  if (std::ranges::any_of(f.tensors,
                           [](const Tensor& tensor) { return tensor.unwritten.has_value(); }))
     refuse(" with probes",
            "no block has a value of the loop before all blocks have combined their partials");
 }
 
-void multicast(const ScheduleCheck& check) {
-  const Schedule& s = check.schedule;
+void ScheduleCheck::multicast() const {
   if (s.multicast_blocks == 1) return;
-  const auto refuse = check.against("multicast_blocks", &Schedule::multicast_blocks, 1);
+  const auto refuse = against("multicast_blocks", &Schedule::multicast_blocks, 1);
   if (s.multicast_blocks != 2)
     return refuse("", "two blocks of a cluster share what they load", "1 or 2");
   if (s.copy != CopyInstruction::tma || !s.producer)
@@ -231,4 +221,4 @@ void multicast(const ScheduleCheck& check) {
            "persistent = true");
 }
 
-}  // namespace flashcore::schedule_rules
+}  // namespace flashcore

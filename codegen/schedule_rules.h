@@ -1,5 +1,4 @@
-// The rules that a schedule has to keep. They lie in several files; schedule_checks.cpp lists all of
-// them in order.
+// The rules that a schedule has to keep; schedule_checks.cpp calls them in order.
 #pragma once
 
 #include <string>
@@ -11,28 +10,38 @@
 
 #include "codegen/schedule_checks.h"
 
-namespace flashcore::schedule_rules {
+namespace flashcore {
 
-/// "producer = true"
-template <class Value>
-std::string setting(const char* name, Value value) {
-  if constexpr (std::is_enum_v<Value>)
-    return fmt::format("{} = {}", name, name_of(value));
-  else
-    return fmt::format("{} = {}", name, value);
-}
-
-template <class Value>
-Mending set(const char* name, Value Schedule::*field, Value value) {
-  return {setting(name, value), [=](Schedule& s) { s.*field = value; }};
-}
-
-/// What a rule sees, and where it puts its reasons.
+/// What the rules see, and where they put their reasons.
 struct ScheduleCheck {
   const ir::Function& f;
-  const Schedule& schedule;
+  const Schedule& s;
   const Target& target;
   std::vector<Reason>& reasons;
+
+  using Rule = void() const;
+  Rule every_rule;  ///< in the order in which the reasons are told
+  // schedule_checks.cpp
+  Rule instruction, copies, chains, number_formats, register_limit, shared_limit, resident_blocks,
+      tiles, warps, stages, missing_tiles;
+  // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
+  Rule warpgroups, computed_rows, register_budgets, no_producer, ping_pong, outer_stages,
+      sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast;
+
+  [[nodiscard]] bool warps_fit() const;
+
+  /// "producer = true"
+  template <class Value>
+  static std::string setting(const char* name, Value value) {
+    if constexpr (std::is_enum_v<Value>)
+      return fmt::format("{} = {}", name, name_of(value));
+    else
+      return fmt::format("{} = {}", name, value);
+  }
+  template <class Value>
+  static Mending set(const char* name, Value Schedule::*field, Value value) {
+    return {setting(name, value), [=](Schedule& mended) { mended.*field = value; }};
+  }
 
   /// `fix` says what would work, where that is more than the change, or no change is known.
   void refuse(std::string what, std::string why, std::string fix, Mending mending = {}) const {
@@ -50,16 +59,9 @@ struct ScheduleCheck {
     return [=, this](const std::string& beside, std::string why, std::string fix = {}) {
       Mending mending = set(name, field, mended);
       if (fix.empty()) fix = mending.words;
-      refuse(setting(name, schedule.*field) + beside, std::move(why), std::move(fix),
-             std::move(mending));
+      refuse(setting(name, s.*field) + beside, std::move(why), std::move(fix), std::move(mending));
     };
   }
 };
 
-using Rule = void(const ScheduleCheck&);
-
-// role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
-Rule warpgroups, computed_rows, register_budgets, no_producer, ping_pong, outer_stages,
-    sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast;
-
-}  // namespace flashcore::schedule_rules
+}  // namespace flashcore

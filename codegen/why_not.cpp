@@ -21,7 +21,6 @@ namespace flashcore {
 namespace {
 
 using namespace ir;
-using schedule_rules::set;
 
 /// Changes that may take a reason out of the way, the least first.
 std::vector<Mending> nearby(const Schedule& s) {
@@ -30,7 +29,7 @@ std::vector<Mending> nearby(const Schedule& s) {
     const int rows = instruction.rows_of_warp();
     for (const auto& [axis, size] : s.tiles)
       if (size % instruction.rows == 0 && size <= rows * instruction.most_warps)
-        changes.push_back(set("warps_m", &Schedule::warps_m, size / rows));
+        changes.push_back(ScheduleCheck::set("warps_m", &Schedule::warps_m, size / rows));
   } else {
     for (const int warps : {s.warps_m, s.warps_n, s.warps_m * s.warps_n})
       for (const auto& [axis, size] : s.tiles)

@@ -11,15 +11,13 @@ namespace flashcore {
 
 struct CarriedValue {
   ir::OpCode extreme{};  ///< max or min; else it is a sum
-  /// Of a sum that is scaled: the factor, g(old, new) = exp(h(old) - h(new)); which carried value
+  /// Of a sum that is scaled: the factor, g(old, new) = exp2(h(old) - h(new)); which carried value
   /// it follows; that one before an iteration and behind it. What an iteration adds is a multiple
-  /// of exp(-h(new)).
+  /// of exp2(-h(new)).
   ir::ValueId factor;
   std::size_t follows = 0;
   ir::ValueId old_extreme, new_extreme;
-  /// Whether it is 2 or e that is raised, and where h(m) = slope * m with a known number, that.
-  ir::OpCode exponential{};
-  std::optional<double> slope;
+  std::optional<double> slope;  ///< where h(m) = slope * m with a known number
 
   [[nodiscard]] bool is_extreme() const {
     return extreme == ir::OpCode::max || extreme == ir::OpCode::min;

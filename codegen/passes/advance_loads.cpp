@@ -48,7 +48,7 @@ void advance_in(Function& f, BlockId block) {
     build_if(b, tile.exists, [&](Builder& in) -> std::vector<ValueId> {
       enter_tile(in, loop, tile.tile);
       for (auto id = begin; id != end; ++id) copier.copy(in, *id);
-      if (others) append_op(f, in.block(), loop_behind_first(in, loop, tile.tile));
+      if (others) in.at(loop.where).append(loop_behind_first(in, loop, tile.tile));
       return {};
     });
   };

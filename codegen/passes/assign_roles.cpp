@@ -28,10 +28,9 @@
 #include "codegen/analysis/inside_axis.h"
 #include "codegen/analysis/product_stages.h"
 #include "codegen/layout/register_split.h"
-#include "codegen/passes/channels.h"
 #include "codegen/passes/cluster_loads.h"
 #include "codegen/passes/copy_ops.h"
-#include "codegen/passes/issued_positions.h"
+#include "codegen/passes/issued_loads.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -79,17 +78,18 @@ class RoleAssignment {
     consume(consumers, {});
     cluster_loads_.pass_other_tiles(consumers);
     f_[f_.body].ops = front;
-    append_op(f_, f_.body, {.code = OpCode::init_mbarriers});
-    if (schedule_.cluster_splits > 1) append_op(f_, f_.body, {.code = OpCode::enter_cluster});
+    Builder b(f_, f_.body);
+    b.append({.code = OpCode::init_mbarriers});
+    if (schedule_.cluster_splits > 1) b.append({.code = OpCode::enter_cluster});
     const bool shares = schedule_.multicast_blocks > 1;
-    append_op(f_, f_.body, {.code = shares ? OpCode::cluster_sync : OpCode::barrier});
+    b.append({.code = shares ? OpCode::cluster_sync : OpCode::barrier});
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role("producer", by_first_thread(f_[producer].ops), warps, 4, split.producer);
+      append_role(b, "producer", by_first_thread(f_[producer].ops), warps, 4, split.producer);
     else
       begin_with(consumers, f_[producer].ops);
-    append_role("consumers", consumers, 0, warps, split.consumer);
+    append_role(b, "consumers", consumers, 0, warps, split.consumer);
     remove_dead_ops(f_);
   }
 
@@ -168,11 +168,8 @@ class RoleAssignment {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
     if (is_copied(f_, op)) return append_load(op, {}, target);
-    if (op.code != OpCode::loop) {
-      const OpId taken = schedule_.producer ? copier_.copy(id) : id;
-      f_[target].ops.push_back(taken);
-      return;
-    }
+    if (op.code != OpCode::loop)
+      return Builder(f_, target).place(schedule_.producer ? copier_.copy(id) : id);
     Op loop = op;
     loop.operands = cluster_loads_.bounds_of_loads(id);
     for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
@@ -184,8 +181,8 @@ class RoleAssignment {
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
       if (is_copied(f_, load)) append_load(load, op.body, loop.body);
     }
-    append_op(f_, loop.body, {.code = OpCode::yield});
-    append_op(f_, target, std::move(loop));
+    Builder(f_, loop.body).append({.code = OpCode::yield});
+    Builder(f_, target).at(op.where).append(std::move(loop));
   }
 
   /// Puts ops, some of them the block's own, in front of all others.
@@ -197,8 +194,7 @@ class RoleAssignment {
 
   /// `loop` is the region around the load, if that is a loop's.
   void append_load(const Op& load, BlockId loop, BlockId target) {
-    Op issue{.code = OpCode::issue, .where = load.where, .tensor = load.tensor};
-    issue.buffer = load.buffer;
+    Op issue{.code = OpCode::issue, .tensor = load.tensor, .buffer = load.buffer};
     issue_positions(f_, issue, load, /*as_box=*/true, [&](ValueId value) {
       return loop &&
              (made_in(f_, loop, value) || std::ranges::count(f_[loop].arguments, value) > 0);
@@ -208,21 +204,21 @@ class RoleAssignment {
     if (issue.body)
       for (const OpId id : f_[issue.body].ops) for_each_use(f_[id], rename);
     // Who reads the channel itself knows when a slot is empty.
-    if (schedule_.producer) append_op(f_, target, {.code = OpCode::acquire, .buffer = load.buffer});
-    append_op(f_, target, std::move(issue));
+    Builder b(f_, target);
+    if (schedule_.producer) b.append({.code = OpCode::acquire, .buffer = load.buffer});
+    b.at(load.where).append(std::move(issue));
   }
 
-  void append_role(const std::string& name, BlockId body, int first_warp, int warps,
+  void append_role(Builder& b, const char* name, BlockId body, int first_warp, int warps,
                    int registers) {
     const int at_start = registers_at_start(schedule_.threads(), schedule_.blocks_per_processor);
-    append_op(f_, f_.body,
-              {.code = OpCode::role,
-               .body = body,
-               .name = name,
-               .first_warp = first_warp,
-               .warps = warps,
-               .registers = registers,
-               .registers_at_start = registers ? at_start : 0});
+    b.append({.code = OpCode::role,
+              .body = body,
+              .name = name,
+              .first_warp = first_warp,
+              .warps = warps,
+              .registers = registers,
+              .registers_at_start = registers ? at_start : 0});
   }
 
   /// A block in which one thread of a role does this work.

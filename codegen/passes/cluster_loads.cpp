@@ -7,9 +7,8 @@
 
 #include "codegen/analysis/product_stages.h"
 #include "codegen/analysis/visit.h"
-#include "codegen/passes/channels.h"
 #include "codegen/passes/copy_ops.h"
-#include "codegen/passes/issued_positions.h"
+#include "codegen/passes/issued_loads.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
 

@@ -13,177 +13,41 @@
 // row. The exponentials must keep their precision: the constant is 0, or as near to 0 as their type
 // allows. And the outputs must not depend on the number that is subtracted. If it were m + D instead of
 // m, l would be divided by exp2(D), and so would every other sum relative to m. But o / l would stay the
-// same, and so would m + log2(l). The pass propagates "times E" and "plus D" through the operations
-// behind the loop, and checks the values that are stored.
+// same, and so would m + log2(l). The pass follows these changes through the operations behind the
+// loop (codegen/analysis/changes.h), and checks the values that are stored.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
+#include "codegen/analysis/changes.h"
 #include "codegen/analysis/rescaled_sums.h"
 #include "codegen/analysis/value_bounds.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
-#include "dsl/ir/type_rules.h"
 
 namespace flashcore {
 namespace {
 
 using namespace ir;
 
-/// What becomes of a value as the reference grows by D: it is multiplied by E, exp2(-slope D), so
-/// many times, or gets so many D added, a NaN where that is not known.
-struct Change {
-  int times = 0;
-  double plus = 0;
-  [[nodiscard]] bool known() const { return !std::isnan(plus); }
-  /// Of what is at most multiplied.
-  [[nodiscard]] Change scaled() const { return plus == 0 ? *this : Change{0, NAN}; }
-  bool operator==(const Change&) const = default;
-};
-constexpr Change unknown{0, NAN};
-
-class ReferenceChange {
- public:
-  ReferenceChange(const Function& f, OpCode exponential, double slope)
-      : f_(f), base_two_(exponential == OpCode::exp2), slope_(slope), probes_(f) {}
-
-  void set(ValueId value, Change change) { changes_[value] = change; }
-
-  [[nodiscard]] bool stores_nothing(BlockId block) const {
-    return std::ranges::none_of(
-        f_[block].ops, [&](OpId id) { return f_[id].code == OpCode::store && !probes_.has(id); });
-  }
-
-  /// Whether what the ops store does not change, and no region carries what does.
-  bool holds(const std::vector<OpId>& ops) {
-    return std::ranges::all_of(ops, [&](OpId id) {
-      if (probes_.has(id)) return true;
-      const Op& op = f_[id];
-      const bool changes = any_use(op, [&](ValueId v) { return !same(v); });
-      if (op.body) return !changes && holds(f_[op.body].ops);
-      if (op.results.size() != 1) return !changes;
-      changes_[op.results[0]] = changes ? derive(op) : Change{};
-      return true;
-    });
-  }
-
- private:
-  [[nodiscard]] Change of(ValueId value) const {
-    const auto found = changes_.find(value);
-    return found == changes_.end() ? Change{} : found->second;
-  }
-  [[nodiscard]] bool same(ValueId value) const { return of(value) == Change{}; }
-
-  [[nodiscard]] Change derive(const Op& op) const {
-    const auto operand = [&](std::size_t i) { return of(op.operands[i]); };
-    switch (op.code) {
-      case OpCode::transpose:
-      case OpCode::reduce_sum:
-        return operand(0).scaled();
-      case OpCode::cast:
-        return is_half(f_[op.results[0]].type.dtype) ? unknown : operand(0);
-      case OpCode::neg:
-        return {operand(0).times, -operand(0).plus};
-      case OpCode::add:
-        return sum(operand(0), operand(1), 1);
-      case OpCode::sub:
-        return sum(operand(0), operand(1), -1);
-      case OpCode::mul:
-        return product(op.operands[0], op.operands[1]);
-      case OpCode::fma:
-        return sum(product(op.operands[0], op.operands[1]), operand(2), 1);
-      case OpCode::dot: {
-        const Change made = product(op.operands[0], op.operands[1]);
-        return op.operands.size() == 3 ? sum(made, operand(2), 1) : made;
-      }
-      case OpCode::div:
-        return product(op.operands[0], op.operands[1], -1);
-      case OpCode::reciprocal: {
-        const Change a = operand(0).scaled();
-        return {-a.times, a.plus};
-      }
-      case OpCode::log2:
-      case OpCode::log: {
-        const Change a = operand(0).scaled();
-        const double units = base_two_ == (op.code == OpCode::log2) ? 1
-                             : base_two_                            ? std::numbers::ln2
-                                                                    : std::numbers::log2e;
-        return {0, a.plus - slope_ * units * a.times};
-      }
-      case OpCode::exp2:
-      case OpCode::exp:
-        return raised(op);
-      case OpCode::where:
-        return choice(op);
-      default:
-        return is_comparison(op.code) ? comparison(op) : unknown;
-    }
-  }
-
-  [[nodiscard]] Change comparison(const Op& op) const {
-    for (const std::size_t i : {0, 1}) {
-      const Change side = of(op.operands[i]);
-      const ValueId other = op.operands[1 - i];
-      // E is above zero, and so turns no sign. What was subtracted is finite whatever it is.
-      if (is(other, 0) ? side.scaled().known() : side.known() && is_infinite(other)) return {};
-    }
-    return unknown;
-  }
-
-  [[nodiscard]] static Change sum(const Change& a, const Change& b, int sign) {
-    if (a.times != b.times) return unknown;
-    // A number of D that is all but nothing is what rounding of the constants left.
-    const double plus = a.plus + sign * b.plus,
-                 least = 1e-6 * std::max(std::abs(a.plus), std::abs(b.plus));
-    return {a.times, std::abs(plus) <= least ? 0 : plus};
-  }
-
-  [[nodiscard]] Change product(ValueId a, ValueId b, int sign = 1) const {
-    const Change x = of(a), y = of(b);
-    if (x.plus == 0 && y.plus == 0) return {x.times + sign * y.times, 0};
-    const double *left = constant_of(f_, a), *right = constant_of(f_, b);
-    if (x.times != 0 || y.times != 0) return unknown;
-    if (right && *right != 0) return {0, sign > 0 ? x.plus * *right : x.plus / *right};
-    return left && sign > 0 ? Change{0, y.plus * *left} : unknown;
-  }
-
-  /// exp2(a + s D) is E so many times, if that is a whole number.
-  [[nodiscard]] Change raised(const Op& op) const {
-    const Change a = of(op.operands[0]);
-    const double times = -a.plus / slope_;
-    const bool whole = std::abs(times - std::round(times)) <= 1e-6;
-    if (!whole || a.times != 0 || base_two_ != (op.code == OpCode::exp2)) return unknown;
-    return {static_cast<int>(std::lround(times)), 0};
-  }
-
-  /// Zero and infinity stay what they are however often they are multiplied, and infinity whatever
-  /// is added.
-  [[nodiscard]] Change choice(const Op& op) const {
-    if (!same(op.operands[0])) return unknown;
-    const Change yes = of(op.operands[1]), no = of(op.operands[2]);
-    if (yes == no) return yes;
-    const auto stays = [&](ValueId value, const Change& as) {
-      return is_infinite(value) || (as.plus == 0 && is(value, 0));
+/// Whether what ops store does not change, and no region carries what does. Stores of probes are left
+/// out: they show what was computed.
+bool keep_outputs(const Function& f, const ProbeOps& probes, std::span<const OpId> ops,
+                  Changes& changes) {
+  return std::ranges::all_of(ops, [&](OpId id) {
+    const Op& op = f[id];
+    if (probes.has(id) || (!op.body && op.results.size() == 1)) return true;
+    const bool same = !any_use(op, [&](ValueId v) { return !changes.same(v); });
+    const auto keeps = [&](BlockId region) {
+      return keep_outputs(f, probes, f[region].ops, changes);
     };
-    if (stays(op.operands[2], yes)) return yes;
-    return stays(op.operands[1], no) ? no : unknown;
-  }
-
-  [[nodiscard]] bool is(ValueId value, double number) const { return is_number(f_, value, number); }
-  [[nodiscard]] bool is_infinite(ValueId value) const {
-    return is(value, INFINITY) || is(value, -INFINITY);
-  }
-
-  const Function& f_;
-  const bool base_two_;
-  const double slope_;
-  const ProbeOps probes_;
-  std::map<ValueId, Change> changes_;
-};
+    return same && std::ranges::all_of(Regions(op), keeps);
+  });
+}
 
 /// The carried sums that are scaled as a carried maximum grows.
 std::vector<std::size_t> sums_following(const CarriedValues& carried, std::size_t extreme) {
@@ -195,23 +59,24 @@ std::vector<std::size_t> sums_following(const CarriedValues& carried, std::size_
 
 /// Whether the outputs are independent of the number that a loop subtracts as its maximum `extreme`.
 /// `carried` is what the loop at `position` carries; all that varies with the maximum are `sums` that
-/// follow it with one slope. Stores of probes are left out: they show what was computed.
+/// follow it with one slope.
 bool is_reference_free(const Function& f, std::size_t position, const CarriedValues& carried,
                        const std::vector<std::size_t>& sums, std::size_t extreme) {
-  const Op& loop = f[f[f.body].ops[position]];
+  const std::span<const OpId> ops = f[f.body].ops;
+  const Op& loop = f[ops[position]];
   const auto is_known = [](const auto& value) { return value.has_value(); };
   if (sums.empty() || !std::ranges::all_of(carried, is_known)) return false;
-  const CarriedValue& first = *carried[sums[0]];
-  for (const std::size_t i : sums)
-    if (!first.slope || *first.slope == 0 || carried[i]->slope != first.slope ||
-        carried[i]->exponential != first.exponential)
-      return false;
-  ReferenceChange change(f, first.exponential, *first.slope);
-  for (const std::size_t i : sums) change.set(loop.results[i], {1, 0});
-  change.set(loop.results[extreme], {0, 1});
-  if (!change.stores_nothing(loop.body)) return false;
-  const auto& ops = f[f.body].ops;
-  return change.holds({ops.begin() + static_cast<std::ptrdiff_t>(position) + 1, ops.end()});
+  const std::optional<double> slope = carried[sums[0]]->slope;
+  const auto has_slope = [&](std::size_t i) { return carried[i]->slope == slope; };
+  if (!slope || *slope == 0 || !std::ranges::all_of(sums, has_slope)) return false;
+  // As what is subtracted grows by 1.
+  Changes changes(f, /*inside=*/false);
+  for (const std::size_t i : sums) changes.assume(loop.results[i], {{{{}, -*slope}}, {}});
+  changes.assume(loop.results[extreme], {{}, {{{}, 1}}});
+  const ProbeOps probes(f);
+  const auto stores = [&](OpId id) { return f[id].code == OpCode::store && !probes.has(id); };
+  return std::ranges::none_of(f[loop.body].ops, stores) &&
+         keep_outputs(f, probes, ops.subspan(position + 1), changes);
 }
 
 /// The powers of two that exponentials may reach. Up to 2^44, sums of 2^31 of them times values of
@@ -221,11 +86,6 @@ struct Reach {
   double least, most;
 };
 constexpr Reach wide{-120, 44}, narrow{-14, 14};
-
-/// By what an exponent of this base becomes one of two.
-double exponents_of_two(OpCode exponential) {
-  return exponential == OpCode::exp2 ? 1 : std::numbers::log2e;
-}
 
 /// The exponentials, inside the loop and behind it, of what depends on its maximum.
 std::vector<const Op*> exponentials_of(const Function& f, const Carried& maximum) {
@@ -270,7 +130,7 @@ std::optional<double> reference_for(const Function& f, std::size_t position,
   if (!scores.finite()) return std::nullopt;
   // Where `slope` times the distance from the reference is the exponent: as near to 0 as the
   // reach allows.
-  const double slope = std::abs(*sum.slope) * exponents_of_two(sum.exponential);
+  const double slope = std::abs(*sum.slope);
   const std::vector<const Op*> exponentials = exponentials_of(f, maximum);
   const Reach reach = reach_of(f, exponentials);
   const double least = scores.high - reach.most / slope, most = scores.low - reach.least / slope;
@@ -282,7 +142,7 @@ std::optional<double> reference_for(const Function& f, std::size_t position,
   const auto keeps_reach = [&](const Op* op) {
     if (op->results[0] == sum.factor) return true;  // it will be one
     const Bounds exponent = bounds.of(op->operands[0]);
-    const double unit = exponents_of_two(op->code), rounding = 1e-3;
+    const double unit = op->code == OpCode::exp2 ? 1 : std::numbers::log2e, rounding = 1e-3;
     return exponent.finite() && exponent.high * unit <= reach.most + rounding &&
            exponent.low * unit >= reach.least - rounding;
   };

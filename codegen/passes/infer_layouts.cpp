@@ -6,7 +6,6 @@
 // is the layout of the left operand. A conversion joins no nodes: its two sides have layouts of
 // their own.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -31,11 +30,8 @@ class LayoutInference {
 
   void run() {
     place_loads(f_);
-    parents_.resize(f_.values.size() * 2);
-    std::iota(parents_.begin(), parents_.end(), 0u);
-    anchors_.resize(parents_.size());
-    in_pairs_.resize(parents_.size());
-    widest_access_.resize(parents_.size());
+    nodes_.resize(f_.values.size() * 2);
+    for (Node& node : nodes_) node.parent = &node;
     for_each_op(f_, f_.body, [&](Op& op, BlockId) {
       join(op);
       if (op.code != OpCode::dot) return;
@@ -62,17 +58,26 @@ class LayoutInference {
 
   // ---- nodes
 
-  std::optional<std::uint32_t> node(ValueId value, AxisId axis) {
+  /// What is known of a set of joined nodes stands in its root.
+  struct Node {
+    Node* parent = nullptr;
+    std::optional<AxisLayout> anchor;
+    bool in_pairs = false;  ///< columns of tiles that are packed in pairs
+    int widest_access = 0;  ///< bytes of an element in memory
+  };
+
+  /// The root; null where an axis has no node.
+  Node* node(ValueId value, AxisId axis) {
     const auto& axes = f_[value].type.axes;
     const auto at = std::ranges::find(axes, axis);
-    if (at == axes.end() || in_shared(value) || is_source(f_, value)) return std::nullopt;
-    auto n = static_cast<std::uint32_t>(value.index * 2 + (at - axes.begin()));
-    while (parents_[n] != n) n = parents_[n] = parents_[parents_[n]];
+    if (at == axes.end() || in_shared(value) || is_source(f_, value)) return nullptr;
+    Node* n = &nodes_[value.index * 2 + static_cast<std::size_t>(at - axes.begin())];
+    while (n->parent != n) n = n->parent = n->parent->parent;
     return n;
   }
   void join_along(AxisId axis, ValueId a, ValueId b) {
-    const auto na = node(a, axis), nb = node(b, axis);
-    if (na && nb) parents_[*na] = *nb;
+    Node *na = node(a, axis), *nb = node(b, axis);
+    if (na && nb) na->parent = nb;
   }
   void join_values(ValueId a, ValueId b) {
     for (AxisId axis : f_[a].type.axes) join_along(axis, a, b);
@@ -116,15 +121,15 @@ class LayoutInference {
   // ---- anchors
 
   void set_anchor(ValueId value, AxisId axis, const AxisLayout& layout, const Location& where) {
-    const auto n = node(value, axis);
+    Node* n = node(value, axis);
     if (!n) return;
-    if (anchors_[*n] && !(*anchors_[*n] == layout))
+    if (n->anchor && !(*n->anchor == layout))
       throw ScheduleError(
           {fmt::format("two products need different register layouts of axis {}", f_[axis].name),
-           fmt::format("one spreads it over {} warps, the other over {}", anchors_[*n]->warps,
+           fmt::format("one spreads it over {} warps, the other over {}", n->anchor->warps,
                        layout.warps),
            "warps_n = 1, so that a row of scores stays in one warp", where});
-    anchors_[*n] = layout;
+    n->anchor = layout;
   }
 
   void anchor(const Op& op) {
@@ -210,8 +215,7 @@ class LayoutInference {
   /// Tiles of 16 bits go to shared memory in pairs of neighbouring columns.
   void note_pairs(const Op& op) {
     if (op.code != OpCode::convert || !op.buffer || !is_half(f_[op.buffer].dtype)) return;
-    if (const auto n = node(op.operands[0], f_[op.operands[0]].type.axes.back()))
-      in_pairs_[*n] = true;
+    if (Node* n = node(op.operands[0], f_[op.operands[0]].type.axes.back())) n->in_pairs = true;
   }
 
   /// Bytes of an element where a tile is loaded or stored.
@@ -219,8 +223,8 @@ class LayoutInference {
     if (op.code != OpCode::load && op.code != OpCode::store) return;
     const ValueId tile = op.code == OpCode::load ? op.results[0] : op.operands[0];
     if (f_[tile].type.is_scalar()) return;
-    if (const auto n = node(tile, f_[tile].type.axes.back()))
-      widest_access_[*n] = std::max(widest_access_[*n], size_of(f_[op.tensor].dtype));
+    if (Node* n = node(tile, f_[tile].type.axes.back()))
+      n->widest_access = std::max(n->widest_access, size_of(f_[op.tensor].dtype));
   }
 
   /// Layouts for tiles that no product reaches.
@@ -228,27 +232,26 @@ class LayoutInference {
     for (ValueId value : op.results) {
       const TileType& type = f_[value].type;
       if (!is_tile(value)) continue;
-      const auto rows = node(value, type.axes[0]), columns = node(value, type.axes[1]);
+      Node *rows = node(value, type.axes[0]), *columns = node(value, type.axes[1]);
       if (!rows || !columns) continue;
       const Axis &row_axis = f_[type.axes[0]], &column_axis = f_[type.axes[1]];
       // Vector accesses need an alignment that only a constant length promises.
-      const bool in_pairs = in_pairs_[*columns];
+      const bool in_pairs = columns->in_pairs;
       const int length = column_axis.fixed_length().value_or(1);
       // A lane's 16 bytes of a row: fewer lanes a row, and so fewer addresses and shuffles.
-      const bool in_chunks = widest_access_[*columns] == 2 && length % 8 == 0 && !in_pairs;
+      const bool in_chunks = columns->widest_access == 2 && length % 8 == 0 && !in_pairs;
       const int slots = in_chunks ? 8 : length % 4 == 0 ? 4 : in_pairs ? 2 : 1;
       const int warps = schedule_.warps_m * schedule_.warps_n;
       const PlainLayout plain =
           schedule_.softmax == Softmax::shared && has_products_
               ? row_tile(row_axis.tile, column_axis.tile, warps)
               : plain_tile(row_axis.tile, column_axis.tile, warps, slots, in_pairs || in_chunks);
-      const bool plain_rows = !anchors_[*rows] || *anchors_[*rows] == plain.rows;
-      const bool plain_columns = !anchors_[*columns] || *anchors_[*columns] == plain.columns;
-      if (!anchors_[*columns])
-        anchors_[*columns] =
-            plain_rows ? plain.columns : accumulator_columns(column_axis.tile, grid_);
-      if (!anchors_[*rows])
-        anchors_[*rows] = plain_columns ? plain.rows : accumulator_rows(row_axis.tile, grid_);
+      const bool plain_rows = rows->anchor.value_or(plain.rows) == plain.rows;
+      const bool plain_columns = columns->anchor.value_or(plain.columns) == plain.columns;
+      if (!columns->anchor)
+        columns->anchor = plain_rows ? plain.columns : accumulator_columns(column_axis.tile, grid_);
+      if (!rows->anchor)
+        rows->anchor = plain_columns ? plain.rows : accumulator_rows(row_axis.tile, grid_);
     }
   }
 
@@ -265,20 +268,17 @@ class LayoutInference {
   void choose_vector(ValueId value, int warps) {
     if (f_[value].type.axes.size() != 1) return;
     const AxisId axis = f_[value].type.axes[0];
-    const auto n = node(value, axis);
-    if (n && !anchors_[*n]) anchors_[*n] = plain_vector(f_[axis].tile, warps);
+    Node* n = node(value, axis);
+    if (n && !n->anchor) n->anchor = plain_vector(f_[axis].tile, warps);
   }
 
   void assign(ValueId value) {
     Layout& layout = f_[value].layout;
     if (layout.space != Space::none || is_source(f_, value) || f_[value].type.is_scalar()) return;
     for (AxisId axis : f_[value].type.axes) {
-      const auto n = node(value, axis);
-      if (!n || !anchors_[*n]) {
-        layout.axes.clear();
-        return;
-      }
-      layout.axes.push_back(*anchors_[*n]);
+      const Node* n = node(value, axis);
+      if (!n || !n->anchor) return layout.axes.clear();
+      layout.axes.push_back(*n->anchor);
     }
     const bool opaque = is_tile(value) && layout.axes[0].slots == 16;  // the blocks of a product
     layout.space = is_left_operand(value) ? Space::operand
@@ -338,10 +338,7 @@ class LayoutInference {
   const Schedule& schedule_;
   WarpGrid grid_;
   bool has_products_ = false;
-  std::vector<std::uint32_t> parents_;
-  std::vector<std::optional<AxisLayout>> anchors_;
-  std::vector<bool> in_pairs_;      ///< by node: columns of tiles that are packed in pairs
-  std::vector<int> widest_access_;  ///< by node: bytes of an element in memory
+  std::vector<Node> nodes_;  ///< two a value, one for each of its axes
 };
 
 }  // namespace

@@ -155,7 +155,7 @@ class Pipeline {
     take_step(loop.body, 0, inside, true);
     Op yield{.code = OpCode::yield};
     for (const Crossing& c : crossing_) yield.operands.push_back(handed(c, inside));
-    append_op(f_, loop.body, std::move(yield));
+    Builder(f_, loop.body).append(std::move(yield));
     Builder b(f_, target);
     const std::vector<ValueId> results = make_like(b, std::move(loop), values);
     Flight left(static_cast<std::size_t>(std::max(1, stages_.count - 1)), Iteration(f_));
@@ -203,7 +203,7 @@ class Pipeline {
     for (const StepOp& step : order_step(f_, loop_, stages_, first, last, turns)) {
       switch (step.kind) {
         case StepOp::Kind::turn:
-          append_op(f_, target, {.code = step.turn});
+          Builder(f_, target).append({.code = step.turn});
           break;
         case StepOp::Kind::op:
           move_to(target, step.ops[0],

@@ -259,12 +259,6 @@ void remove_dead_ops(Function& f) {
   }
 }
 
-OpId append_op(Function& f, BlockId block, Op op) {
-  const OpId id = f.add_op(std::move(op), {});
-  f[block].ops.push_back(id);
-  return id;
-}
-
 ValueId add_value_like(Function& f, ValueId value) {
   const ValueId added(f.values.size());
   f.values.push_back(Value(f[value]));

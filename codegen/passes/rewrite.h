@@ -159,9 +159,6 @@ ir::ValueId convert_to(ir::Builder& b, ir::ValueId value, ir::BufferId buffer, s
 /// for products to read where that is 0. A value without a name gives the buffer the name `otherwise`.
 ir::ValueId move_to_shared(ir::Builder& b, ir::ValueId value, const char* otherwise, int pitch);
 
-/// Adds an op at the end of a block.
-ir::OpId append_op(ir::Function& f, ir::BlockId block, ir::Op op);
-
 /// Adds a value of the same type, layout and name.
 ir::ValueId add_value_like(ir::Function& f, ir::ValueId value);
 

@@ -51,7 +51,7 @@ class StoreStaging {
         for (const BlockId region : Regions(op)) run(region, /*in_loop=*/true);
       // Stores of a role may still read shared memory at its end.
       if (op.code == OpCode::role && holds(f_, op.body, OpCode::drain_stores))
-        append_op(f_, op.body, {.code = OpCode::drain_stores});
+        Builder(f_, op.body).append({.code = OpCode::drain_stores});
       if (is_addable(op))
         stage_addition(b, id);
       else if (!in_loop && is_stageable(op))

@@ -1,4 +1,5 @@
-// The computed positions of a load that becomes an issue.
+// Loads that are issued ahead of the iteration that uses them: their channels, which bring operands
+// of products to shared memory, and the positions that they are asked for.
 #pragma once
 
 #include <functional>
@@ -6,6 +7,16 @@
 #include "dsl/ir/function.h"
 
 namespace flashcore {
+
+/// Whether an op is a load into shared memory.
+bool is_copied(const ir::Function& f, const ir::Op& op);
+
+/// A channel, which is still to be added, with `stages` slots for the tile of a load.
+ir::Buffer channel_for(const ir::Function& f, const ir::Op& load, ir::Transport transport,
+                       int stages);
+
+/// Loads of a loop that stands inside another loop cannot be issued ahead.
+[[noreturn]] void refuse_inner_loop(const ir::Function& f, const ir::Op& loop);
 
 /// Gives an issue the coordinates of a load. Where positions are computed, the issue gets a region
 /// with a copy of what computes them, since they are asked for a tile that is not the current one.
