@@ -112,8 +112,8 @@ _FAMILY_START_BY_DIM = {
     "row_share": (0.5, 0.0, 0.5),
 }
 _LIKE = {"128/multicast": "128/ping_pong"}
-"""Kernels with multicast are candidates above a head_dim of 112 or 128 alone, and few of their times
-are measured: their fit begins with the coefficients of another family and stays near.
+"""Kernels with multicast are candidates above a head_dim of 112 alone, and few of their times are
+measured: their fit begins with the coefficients of another family and stays near.
 """
 _CLUSTER_SHARE = 0.92
 """Of 132 multiprocessors in groups of 16 or 18, clusters of four reach 120."""
