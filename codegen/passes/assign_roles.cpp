@@ -66,7 +66,8 @@ class RoleAssignment {
         std::ranges::none_of(f_.buffers, [](const Buffer& ring) { return ring.blocks > 1; }))
       throw ScheduleError(
           {fmt::format("multicast_blocks = {} for {}", schedule_.multicast_blocks, f_.name),
-           "what its loops load depends on the block's output tile", "multicast_blocks = 1"});
+           "the tiles that its loops load depend on the block's output tile",
+           "multicast_blocks = 1"});
     cluster_loads_.join_bounds(consumers);
     const std::vector<OpId> rest = f_[consumers].ops;
     needed_ = slice(rest, [&](const Op& op) { return fills(op); });

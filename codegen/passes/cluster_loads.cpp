@@ -20,10 +20,12 @@ int ClusterLoads::blocks_of(const Op& load) const {
   return has_computed_positions(f_, load) || differs(load) ? 1 : blocks_;
 }
 
-/// Whether an op, or what it reads, depends on the block's tile.
+/// Whether an op, its regions or the values that these read depend on the block's tile.
 bool ClusterLoads::differs(const Op& op) const {
-  return needs_position(f_, op, first_axis_of(f_, AxisKind::parallel_tiles)) ||
-         any_use(op, [&](ValueId v) { return differs(v); });
+  return any_op_of(f_, op, [&](const Op& inner) {
+    return needs_position(f_, inner, first_axis_of(f_, AxisKind::parallel_tiles)) ||
+           any_use(inner, [&](ValueId v) { return differs(v); });
+  });
 }
 
 bool ClusterLoads::differs(ValueId value) const {
@@ -37,16 +39,18 @@ ValueId ClusterLoads::in_other_block(Builder& b, ValueId value) {
   if (other) return other;
   Op op = *f_.definition(value);
   if (op.code == OpCode::tile_begin) {
-    // Of the tiles 2 n and 2 n + 1 each is 4 n + 1 less the other.
+    // The sum of the two tiles 2 n and 2 n + 1 is 4 n + 1.
     const int tile = f_[op.axis].tile;
     const ValueId pair = b.elementwise(OpCode::quotient, {value, b.integer(2 * tile)});
     const ValueId sum = b.add(b.mul(pair, b.integer(4 * tile)), b.integer(tile));
     return other = b.sub(sum, value);
   }
-  if (needs_position(f_, op, first_axis_of(f_, AxisKind::parallel_tiles)))
-    throw ScheduleError({fmt::format("multicast_blocks = {} for {}", blocks_, f_.name),
-                         "where its loops begin or end is loaded, for each output tile",
-                         "multicast_blocks = 1", op.where});
+  if (needs_position(f_, op, first_axis_of(f_, AxisKind::parallel_tiles)) || op.body ||
+      op.results.size() != 1)
+    throw ScheduleError(
+        {fmt::format("multicast_blocks = {} for {}", blocks_, f_.name),
+         "the bounds of its loops are no arithmetic on the position of the output tile",
+         "multicast_blocks = 1", op.where});
   op.results.clear();
   for_each_use(op, [&](ValueId& v) { v = in_other_block(b, v); });
   return other = b.make(std::move(op), f_[value].type);
@@ -97,8 +101,7 @@ void ClusterLoads::pass_tiles(Builder& b, const std::vector<OpId>& waits, ValueI
   OpCopier copier(f_);
   for (OpId wait : waits) copier.copy(inside, wait);
   inside.append({.code = OpCode::yield});
-  b.append({.code = OpCode::loop, .operands = {begin, end}, .body = inside.block(), .bounds = 2},
-           {});
+  b.append({.code = OpCode::loop, .operands = {begin, end}, .body = inside.block(), .bounds = 2});
 }
 
 }  // namespace flashcore

@@ -100,7 +100,8 @@ class RoleHazards {
     const BlockId body = f_[role].body;
     walk(body, state);
     Builder end(f_, body);
-    // A producer that has taken a number from another block hands it on to its consumers, who say so.
+    // The producer releases the number of a tile, and then hands it to its consumers: when these meet
+    // those of the other block, that block knows of the release.
     const auto shares = [&](const Op& op) {
       return op.code == OpCode::release && f_[op.buffer].blocks > 1 &&
              !f_[op.buffer].holds_scalars();

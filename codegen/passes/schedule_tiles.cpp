@@ -194,7 +194,8 @@ class TileScheduling {
     return b.make({.code = OpCode::claim_tile, .operands = {tile, end}}, scalar);
   }
 
-  /// By its first block.
+  /// The producer of the cluster's first block claims the next tile, and hands its number to the
+  /// producers of both blocks.
   void claim_for_cluster(Builder& b, ValueId tile, ValueId end, BufferId numbers) {
     const ValueId is_first = b.elementwise(OpCode::eq, {rank(b), b.integer(0)});
     build_if(b, is_first, [&](Builder& in) -> std::vector<ValueId> {

@@ -102,7 +102,7 @@ class KernelPrinter {
   std::string lane_offset(ir::AxisId axis, const ir::AxisLayout& layout) const;
 
   // print_tiles.cpp: the tiles of a block, and the turns of blocks
-  [[nodiscard]] std::string workers(const char* of_blocks) const;
+  [[nodiscard]] std::string in_clusters(const char* of_blocks) const;
   Print print_turn, print_tile_loop, print_draw, print_divide;
 
   // print_control.cpp: loops, and regions behind a condition

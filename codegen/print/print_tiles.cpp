@@ -8,8 +8,8 @@ namespace flashcore {
 
 using namespace ir;
 
-/// The number of a block or how many there are; those of a cluster that share loads count together.
-std::string KernelPrinter::workers(const char* of_blocks) const {
+/// The number of a block, or how many blocks there are, counted in clusters where these share loads.
+std::string KernelPrinter::in_clusters(const char* of_blocks) const {
   const std::string blocks = fmt::format("fc::{}()", of_blocks);
   const int together = schedule_.multicast_blocks;
   return together == 1 ? blocks : fmt::format("{} / {}", blocks, together);
@@ -22,7 +22,7 @@ void KernelPrinter::print_tile_loop(const Op& loop) {
   const auto [begin, end] = loop_bounds(loop);
   storage_[tile.index] = name;
   Writer::Scopes scopes;
-  const std::string number = workers("block_x"), all = workers("grid_x");
+  const std::string number = in_clusters("block_x"), all = in_clusters("grid_x");
   switch (loop.scheduler) {
     case TileScheduler::consecutive:
       out_.comment("positions of this block");
@@ -55,7 +55,7 @@ void KernelPrinter::print_draw(const Op& op) {
   const std::string tile = scalar(op.operands[0]);
   storage_[op.results[0].index] = tile;
   out_.line("{0} = fc::next_tile({1}, {0}, {2}, {3});", tile, fields_.tile_counter(),
-            scalar(op.operands[1]), workers("grid_x"));
+            scalar(op.operands[1]), in_clusters("grid_x"));
 }
 
 /// Unsigned numbers divide in half the instructions of signed ones, and the divisor alone makes it so.

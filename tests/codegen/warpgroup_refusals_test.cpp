@@ -381,11 +381,11 @@ TEST(WarpgroupRefusals, BlocksThatHaveNothingToShare) {
   EXPECT_EQ(refused(sums_from(false, false), schedule, "sm_90a").words, "nothing was refused");
   EXPECT_EQ(refused(sums_from(true, false), schedule, "sm_90a").words,
             "multicast_blocks = 2 for sums\n"
-            "  why: where its loops begin or end is loaded, for each output tile\n"
+            "  why: the bounds of its loops are no arithmetic on the position of the output tile\n"
             "  try: multicast_blocks = 1");
   EXPECT_EQ(refused(sums_from(false, true), schedule, "sm_90a").words,
             "multicast_blocks = 2 for sums\n"
-            "  why: what its loops load depends on the block's output tile\n"
+            "  why: the tiles that its loops load depend on the block's output tile\n"
             "  try: multicast_blocks = 1");
 }
 
