@@ -125,7 +125,6 @@ struct KernelSource {
 
   /// Of all threads of a block together, once its warpgroups have given and taken; 0: none does.
   int split_registers = 0;
-  int register_budget = 255;  ///< what the compiler may use; more, or any spill, fails the schedule
 };
 
 }  // namespace flashcore

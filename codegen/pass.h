@@ -20,10 +20,6 @@ struct PassContext {
   const Target& target;
   PassNotes* notes = nullptr;  ///< none where nobody asks
 
-  /// Bytes of shared memory that a block may take.
-  [[nodiscard]] int shared_limit() const {
-    return schedule.shared_limit ? schedule.shared_limit : target.shared_per_block;
-  }
   /// Says that the kernel rounds in another way than a plain evaluation does.
   void note_numerics(const std::string& how) const;
   /// Says that the kernel does without something that the schedule asks for.

@@ -75,37 +75,18 @@ void ScheduleCheck::computed_rows() const {
   }
 }
 
-void ScheduleCheck::register_budgets() const {
-  const Mending by_default{"producer_registers = 0 and consumer_registers = 0",
-                           [](Schedule& o) { o.producer_registers = o.consumer_registers = 0; }};
-  if (s.copy != CopyInstruction::tma || !s.producer) {
-    if (s.producer_registers || s.consumer_registers)
-      refuse(fmt::format("{} with {}", s.producer ? "copy other than tma" : "producer = false",
-                         s.consumer_registers
-                             ? fmt::format("consumer_registers = {}", s.consumer_registers)
-                             : fmt::format("producer_registers = {}", s.producer_registers)),
-             "all threads of the block have the same role, and equally many registers",
-             "0 for both", by_default);
-    return;
-  }
-  if (s.consumer_threads() % 128 != 0 || s.consumer_threads() < 128) return;
-  const auto fits = [](int registers) {
-    return registers == 0 || (registers >= 24 && registers <= 240 && registers % 8 == 0);
-  };
+void ScheduleCheck::role_registers() const {
+  if (s.copy != CopyInstruction::tma || !s.producer || s.consumer_threads() % 128 != 0) return;
   const RegisterSplit split = register_split(s);
-  // A warpgroup waits for what it takes until others have given it back: for more, for ever.
-  const int start = registers_at_start(s.threads(), s.blocks_per_processor);
-  const int used = registers_of_block(s, split), all = s.threads() * start;
-  if (fits(s.producer_registers) && fits(s.consumer_registers) &&
-      split.producer <= split.consumer && used <= all)
-    return;
+  if (split.producer <= split.consumer) return;
   refuse(
-      fmt::format("{} registers for a thread of the producer and {} for one of the consumers",
-                  split.producer, split.consumer),
-      fmt::format("each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
-                  "divide the {} that {} threads start with, {} each, not {}",
-                  all, s.threads(), start, used),
-      "0 for both, which divides the registers that there are", by_default);
+      fmt::format("{} blocks of {} threads a multiprocessor", s.blocks_per_processor, s.threads()),
+      fmt::format(
+          "of {} registers for each, a thread of the producer takes {}, which leaves {} for "
+          "one of the consumers",
+          registers_at_start(s.threads(), s.blocks_per_processor), split.producer, split.consumer),
+      "fewer blocks_per_processor",
+      set("blocks_per_processor", &Schedule::blocks_per_processor, 1));
 }
 
 /// Without a producer one warpgroup computes and copies: its own waits say that a slot is free.

@@ -67,23 +67,6 @@ void ScheduleCheck::number_formats() const {
            "f16, or a target from sm_80 up");
 }
 
-void ScheduleCheck::register_limit() const {
-  const int registers = target.registers_per_thread;
-  if (s.register_limit < 24 || s.register_limit > registers)
-    against("register_limit", &Schedule::register_limit, registers)(
-        "", fmt::format("a thread of {} has 24 to {}", target.name, registers),
-        fmt::format("{}", registers));
-}
-
-void ScheduleCheck::shared_limit() const {
-  if (s.shared_limit < 0 || s.shared_limit > target.shared_per_block)
-    against("shared_limit", &Schedule::shared_limit, 0)(
-        "",
-        fmt::format("a block of {} has up to {} bytes of shared memory", target.name,
-                    target.shared_per_block),
-        "0, which is all of it");
-}
-
 bool ScheduleCheck::warps_fit() const {
   return s.warps_m >= 1 && s.warps_n >= 1 &&
          std::int64_t{32} * s.warps_m * s.warps_n <= target.threads_per_block;
@@ -147,10 +130,10 @@ void ScheduleCheck::missing_tiles() const {
 }
 
 void ScheduleCheck::every_rule() const {
-  instruction(), copies(), warpgroups(), computed_rows(), register_budgets(), no_producer();
+  instruction(), copies(), warpgroups(), computed_rows(), role_registers(), no_producer();
   chains(), ping_pong(), sums_by_products(), outer_stages(), persistence(), positions();
-  tile_scheduler(), cluster_splits(), multicast(), number_formats(), register_limit();
-  shared_limit(), resident_blocks(), tiles(), warps(), stages(), missing_tiles();
+  tile_scheduler(), cluster_splits(), multicast(), number_formats();
+  resident_blocks(), tiles(), warps(), stages(), missing_tiles();
 }
 
 Mending with_tile(const std::string& axis, int size) {

@@ -22,10 +22,10 @@ struct ScheduleCheck {
   using Rule = void() const;
   Rule every_rule;  ///< in the order in which the reasons are told
   // schedule_checks.cpp
-  Rule instruction, copies, chains, number_formats, register_limit, shared_limit, resident_blocks,
-      tiles, warps, stages, missing_tiles;
+  Rule instruction, copies, chains, number_formats, resident_blocks, tiles, warps, stages,
+      missing_tiles;
   // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
-  Rule warpgroups, computed_rows, register_budgets, no_producer, ping_pong, outer_stages,
+  Rule warpgroups, computed_rows, role_registers, no_producer, ping_pong, outer_stages,
       sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast;
 
   [[nodiscard]] bool warps_fit() const;

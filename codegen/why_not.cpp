@@ -77,7 +77,7 @@ std::optional<Complaint> refuse_registers(const Function& lowered, const Schedul
                                           const Target& target) {
   const int needed = carried_registers(lowered), budget = register_split(schedule).consumer;
   const int start = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
-  const int allowed = budget ? budget : std::min(schedule.register_limit, start);
+  const int allowed = budget ? budget : start;
   if (needed <= allowed) return std::nullopt;
   const bool roles = schedule.copy == CopyInstruction::tma;
   return Complaint{

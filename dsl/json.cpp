@@ -163,11 +163,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("positions_per_block", schedule.positions_per_block);
   visit("multicast_blocks", schedule.multicast_blocks);
   visit("producer", schedule.producer);
-  visit("producer_registers", schedule.producer_registers);
-  visit("consumer_registers", schedule.consumer_registers);
   visit("blocks_per_processor", schedule.blocks_per_processor);
-  visit("register_limit", schedule.register_limit);
-  visit("shared_limit", schedule.shared_limit);
   visit("stages", schedule.stages);
   visit("outer_stages", schedule.outer_stages);
   visit("peel_masks", schedule.peel_masks);

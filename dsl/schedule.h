@@ -80,13 +80,9 @@ struct Schedule {
   /// A warpgroup of its own issues the loads. Without it a thread of the only consumer warpgroup
   /// does, so that more blocks fit on a multiprocessor.
   bool producer = true;
-  int producer_registers = 0;  ///< of a thread; 0: what the consumers leave
-  int consumer_registers = 0;  ///< of a thread; 0: the most that fit
-
-  // Budgets. A kernel that exceeds one is refused rather than run slowly.
-  int blocks_per_processor = 1;  ///< blocks that a multiprocessor must hold, as far as registers go
-  int register_limit = 255;      ///< registers of a thread; spills are never accepted
-  int shared_limit = 0;          ///< bytes of shared memory of a block; 0: what the target has
+  /// Blocks that a multiprocessor must hold, as far as registers go: a kernel that would spill then is
+  /// refused rather than run slowly.
+  int blocks_per_processor = 1;
 
   // ---- Ordering: what is issued when, and what is in flight beside what. Results stay the same.
 

@@ -180,7 +180,7 @@ void check_start(const KernelSource& source, const Resources& used, const std::s
       {.what = fmt::format("{} would wait for registers for ever", kernel),
        .why = fmt::format("its warpgroups share out {}, and ptxas lets {} threads begin with {}",
                           source.split_registers, source.threads, all),
-       .fix = "producer_registers = 0 and consumer_registers = 0",
+       .fix = "producer = false, or other tiles",
        .where = {}});
 }
 
@@ -221,8 +221,8 @@ std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
   return run(nvrtc, source, architecture, Nvrtc::Output::ptx).code;
 }
 
-void check_budget(const KernelSource& source, const Resources& used,
-                  const std::string& architecture, Effort effort) {
+void check_resources(const KernelSource& source, const Resources& used,
+                     const std::string& architecture, Effort effort) {
   const std::string kernel = fmt::format("{} for {}", source.name, architecture);
   const std::string fit(smaller);
   // Probes make it the kernel that is looked into, at any speed.
@@ -250,13 +250,6 @@ void check_budget(const KernelSource& source, const Resources& used,
          .where = {}});
   }
   check_start(source, used, kernel);
-  if (used.registers > source.register_budget) {
-    throw CompileError({.what = fmt::format("{} exceeds its register budget", kernel),
-                        .why = fmt::format("it takes {} registers a thread, the schedule allows {}",
-                                           used.registers, source.register_budget),
-                        .fix = fmt::format("a budget of {}, or {}", used.registers, fit),
-                        .where = {}});
-  }
 }
 
 }  // namespace flashcore

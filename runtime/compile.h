@@ -39,11 +39,11 @@ Cubin compile_cubin(const Nvrtc& nvrtc, const KernelSource& source, const std::s
 std::string compile_ptx(const Nvrtc& nvrtc, const KernelSource& source,
                         const std::string& architecture);
 
-/// Throws CompileError when the code spills, serialises wgmma, keeps the registers that warps
-/// should hand on, or exceeds the register budget. Separate from the compile, because code from the
-/// cache has to pass it as well. A kernel with probes may spill and exceed it: it is for looking,
-/// and has to be the one that is looked into. Code that was compiled fast only has to run at all.
-void check_budget(const KernelSource& source, const Resources& resources,
-                  const std::string& architecture, Effort effort = Effort::optimised);
+/// Throws CompileError when the code spills, serialises wgmma, or keeps the registers that warps
+/// should hand on. Separate from the compile, because code from the cache has to pass it as well. A
+/// kernel with probes may spill: it is for looking, and has to be the one that is looked into. Code
+/// that was compiled fast only has to run at all.
+void check_resources(const KernelSource& source, const Resources& resources,
+                     const std::string& architecture, Effort effort = Effort::optimised);
 
 }  // namespace flashcore

@@ -63,7 +63,7 @@ CompiledKernel::CompiledKernel(KernelSource source, std::string architecture,
       cubin_(std::move(cubin)),
       resources_(cubin_->resources),
       effort_(effort) {
-  check_budget(*source_, resources_, architecture_, effort);
+  check_resources(*source_, resources_, architecture_, effort);
   resources_.dynamic_shared_bytes = source_->shared_bytes;
 }
 

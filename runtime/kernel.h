@@ -20,7 +20,7 @@ namespace flashcore {
 class CompiledKernel {
  public:
   /// From the cache, or compiled with this process's NVRTC. Throws CompileError, also when the code
-  /// breaks the schedule's promises (`check_budget`).
+  /// breaks the schedule's promises (`check_resources`).
   static std::shared_ptr<const CompiledKernel> build(KernelSource source, std::string architecture);
 
   /// Compiled fast, whether or not it keeps the schedule's promises (Effort::fast), and kept in

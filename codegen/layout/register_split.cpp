@@ -24,17 +24,12 @@ RegisterSplit register_split(const Schedule& schedule) {
   const int fair = registers_at_start(schedule.threads(), schedule.blocks_per_processor);
   const int total = fair * (consumers + 1);
   RegisterSplit split;
-  if (fair >= most && !schedule.producer_registers && !schedule.consumer_registers) return split;
+  if (fair >= most) return split;
   // One that draws tiles for a cluster computes the bounds of two blocks.
   const bool draws_for_cluster =
       schedule.multicast_blocks > 1 && schedule.tile_scheduler == PersistentScheduler::dynamic;
-  split.producer = schedule.producer_registers ? schedule.producer_registers
-                   : draws_for_cluster         ? 40
-                   : consumers == 3            ? 32
-                                               : least;
-  split.consumer = schedule.consumer_registers
-                       ? schedule.consumer_registers
-                       : std::min(most, (total - split.producer) / consumers / step * step);
+  split.producer = draws_for_cluster ? 40 : consumers == 3 ? 32 : least;
+  split.consumer = std::min(most, (total - split.producer) / consumers / step * step);
   return split;
 }
 

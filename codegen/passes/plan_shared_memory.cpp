@@ -140,13 +140,10 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   for (const auto& [id, ring] : barriers.rings) f[id] = ring;
   total = barriers.end;
 
-  const int limit = context.shared_limit();
-  if (total > limit)
+  const Target& target = context.target;
+  if (total > target.shared_per_block)
     throw ScheduleError({fmt::format("{} needs {} bytes of shared memory a block", f.name, total),
-                         context.schedule.shared_limit
-                             ? fmt::format("the schedule's shared_limit is {}", limit)
-                             : fmt::format("{} allows {}", context.target.name, limit),
-                         ""});
+                         fmt::format("{} allows {}", target.name, target.shared_per_block), ""});
 }
 
 }  // namespace flashcore

@@ -170,7 +170,7 @@ class StoreStaging {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
       bytes += buffer.over || buffer.holds_scalars() ? 0 : whole_periods(buffer.bytes());
-    return ring_barriers(f_, bytes).end <= context_.shared_limit();
+    return ring_barriers(f_, bytes).end <= context_.target.shared_per_block;
   }
 
   /// A ring that the block waits for in front of the builder, whose tile has the store's rows and room

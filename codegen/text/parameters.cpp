@@ -27,7 +27,6 @@ void KernelPrinter::collect_arguments() {
   source_.threads = schedule_.threads();
   source_.cluster = schedule_.cluster();
   source_.min_blocks = schedule_.blocks_per_processor;
-  source_.register_budget = schedule_.register_limit;
   source_.split_registers = registers_of_block(schedule_, register_split(schedule_));
   for (const Buffer& buffer : f_.buffers)
     for (int end : {buffer.offset + buffer.bytes(), buffer.full + 8 * buffer.stages,

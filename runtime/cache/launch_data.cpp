@@ -177,7 +177,6 @@ KernelSource read_source(const Json& json) {
   fields.whole("shared_bytes", source.shared_bytes, 0, 1 << 20);
   fields.whole("min_blocks", source.min_blocks, 1, 64);
   fields.whole("split_registers", source.split_registers, 0, 1 << 16);
-  fields.whole("register_budget", source.register_budget, 0, 255);
   fields.finish();
   for (const GridAxis& axis : source.grid) {
     if (axis.scalar >= static_cast<int>(source.scalars.size()) ||
@@ -204,8 +203,7 @@ std::string write_launch_data(const KernelSource& source) {
               {"threads", source.threads},
               {"shared_bytes", source.shared_bytes},
               {"min_blocks", source.min_blocks},
-              {"split_registers", source.split_registers},
-              {"register_budget", source.register_budget}}
+              {"split_registers", source.split_registers}}
       .dump();
 }
 

@@ -5,6 +5,7 @@
 //   // What this case shows.
 //   // SCHEDULE {"tiles": {"rows": 64}}       (optional; the default schedule otherwise)
 //   // TARGET sm_90                           (optional; sm_80 otherwise)
+//   // SHARED 20000                           (optional: bytes of a block, fewer than the target has)
 //   program ...
 //   // EXPECT
 //   program ...                               (what the pass leaves, exactly)
@@ -46,9 +47,11 @@ struct PassCase {
     const std::string text = directive("SCHEDULE");
     return text.empty() ? Schedule{} : schedule_from_json(text);
   }
-  [[nodiscard]] const Target& target() const {
-    const std::string name = directive("TARGET");
-    return find_target(name.empty() ? "sm_80" : name);
+  [[nodiscard]] Target target() const {
+    const std::string name = directive("TARGET"), shared = directive("SHARED");
+    Target target = find_target(name.empty() ? "sm_80" : name);
+    if (!shared.empty()) target.shared_per_block = std::stoi(shared);
+    return target;
   }
 };
 

@@ -74,15 +74,9 @@ TEST(Refusals, OpaqueBlocks) {
   EXPECT_EQ(refused(attention_forward(half), schedule, "sm_75").words, "nothing was refused");
 }
 
-TEST(Refusals, Budgets) {
+TEST(Refusals, ResidentBlocks) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
-  schedule.register_limit = 256;
-  EXPECT_EQ(refused(program, schedule).words,
-            "register_limit = 256\n"
-            "  why: a thread of sm_80 has 24 to 255\n"
-            "  try: 255");
-  schedule.register_limit = 255;
   schedule.blocks_per_processor = 17;
   EXPECT_EQ(refused(program, schedule).words,
             "17 blocks of 128 threads a multiprocessor\n"
@@ -102,13 +96,13 @@ TEST(Refusals, SharedMemoryWithWhatFits) {
             "attention_forward needs 163840 bytes of shared memory a block\n"
             "  why: sm_89 allows 101376\n"
             "  try: stages = 1, or a tile of 64 along cols");
-  schedule.shared_limit = 20000;
-  EXPECT_EQ(refused(program, schedule, "sm_89").words,
+  Target small = find_target("sm_89");
+  small.shared_per_block = 20000;
+  EXPECT_EQ(refusal<ScheduleError>([&] { generate(program, schedule, small); }).words,
             "attention_forward needs 163840 bytes of shared memory a block\n"
-            "  why: the schedule's shared_limit is 20000\n"
+            "  why: sm_89 allows 20000\n"
             "  try: smaller tiles and fewer stages together");
   // What is named does fit.
-  schedule.shared_limit = 0;
   schedule.stages = 1;
   EXPECT_EQ(refused(program, schedule, "sm_89").words, "nothing was refused");
   schedule.stages = 2;
@@ -322,15 +316,6 @@ TEST(Refusals, ExtremesOfAVectorThatWarpsShare) {
             "a reduction of m to a scalar with 4 warps along it\n"
             "  why: one warp computes it, and other operations divide the vector among warps\n"
             "  try: warps_m = 1 and warps_n = 1");
-}
-
-TEST(Refusals, SharedMemoryThatNoBlockHas) {
-  Schedule schedule = tiles({{"rows", 64}, {"cols", 64}});
-  schedule.shared_limit = 200000;
-  EXPECT_EQ(refused(attention_forward(head_dim(64)), schedule, "sm_89").words,
-            "shared_limit = 200000\n"
-            "  why: a block of sm_89 has up to 101376 bytes of shared memory\n"
-            "  try: 0, which is all of it");
 }
 
 TEST(Refusals, WhyNotSaysTheSame) {

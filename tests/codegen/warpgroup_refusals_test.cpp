@@ -120,35 +120,21 @@ TEST(WarpgroupRefusals, ShapesOfWarpgroups) {
             "  try: warps_m = 16");
 }
 
-TEST(WarpgroupRefusals, RegisterBudgets) {
+TEST(WarpgroupRefusals, RegistersOfRoles) {
   const Program program = attention_forward(head_dim(64));
-  const auto words = [&](int producer, int consumers, int used) {
-    return std::to_string(producer) + " registers for a thread of the producer and " +
-           std::to_string(consumers) +
-           " for one of the consumers\n"
-           "  why: each is a multiple of 8 from 24 to 240, the producer's is the lesser, and they "
-           "divide the 64512 that 384 threads start with, 168 each, not " +
-           std::to_string(used) +
-           "\n"
-           "  try: 0 for both, which divides the registers that there are";
-  };
   Schedule schedule = warpgroups(128, 64);
-  schedule.producer_registers = 40;
-  schedule.consumer_registers = 240;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(40, 240, 128 * 40 + 256 * 240));
-  schedule.producer_registers = 20;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(20, 240, 128 * 20 + 256 * 240));
-  // A block has 65536, but the compiler gives its threads multiples of 8.
-  schedule.producer_registers = 32;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(32, 240, 128 * 32 + 256 * 240));
-  schedule.producer_registers = 24;
+  schedule.persistent = true;
+  schedule.tile_scheduler = PersistentScheduler::dynamic;
+  schedule.multicast_blocks = 2;
+  schedule.stages = 1;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words, "nothing was refused");
-  schedule.consumer_registers = 0;
-  schedule.producer_registers = 200;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(200, 152, 128 * 200 + 256 * 152));
-  schedule.producer_registers = 24;
-  schedule.consumer_registers = 236;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words, words(24, 236, 128 * 24 + 256 * 236));
+  schedule.blocks_per_processor = 5;
+  EXPECT_EQ(
+      refused(program, schedule, "sm_90a").words,
+      "5 blocks of 384 threads a multiprocessor\n"
+      "  why: of 32 registers for each, a thread of the producer takes 40, which leaves 24 for one "
+      "of the consumers\n"
+      "  try: fewer blocks_per_processor");
 }
 
 TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
@@ -166,16 +152,6 @@ TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
             "ping_pong = true with one warpgroup\n"
             "  why: ping-pong needs a second warpgroup\n"
             "  try: ping_pong = false");
-  schedule.ping_pong = false, schedule.producer_registers = 24;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "producer = false with producer_registers = 24\n"
-            "  why: all threads of the block have the same role, and equally many registers\n"
-            "  try: 0 for both");
-  schedule.consumer_registers = 160;
-  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
-            "producer = false with consumer_registers = 160\n"
-            "  why: all threads of the block have the same role, and equally many registers\n"
-            "  try: 0 for both");
   schedule = warpgroups(128, 64);
   schedule.producer = false;
   EXPECT_EQ(refused(program, schedule, "sm_90a").words,

@@ -64,8 +64,6 @@ TEST(Json, KeepsEveryFieldOfASchedule) {
                           .last_tiles_first = true,
                           .grid_order = GridOrder::tiles_last,
                           .blocks_per_processor = 2,
-                          .register_limit = 168,
-                          .shared_limit = 65536,
                           .stages = 3,
                           .descending = false};
   EXPECT_EQ(schedule_from_json(to_json(schedule)), schedule);

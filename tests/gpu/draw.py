@@ -150,8 +150,6 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "positions_per_block": pick.choice([2, 3, 4]) if walks else 1,
         "outer_stages": pick.choice([1, 2]) if several else 1,
         "cluster_splits": 1 if several else pick.choice([1, 1, 2, 4]),
-        "producer_registers": 0,
-        "consumer_registers": 0,
     }
     if shares:  # what both blocks of a cluster load
         drawn["multicast_blocks"] = 2

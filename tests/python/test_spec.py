@@ -33,7 +33,7 @@ schedules = st.builds(
     stages=st.integers(1, 4),
     keep_operands=st.booleans(),
     grid_order=st.sampled_from(["tiles_first", "tiles_last"]),
-    register_limit=st.integers(32, 255),
+    blocks_per_processor=st.integers(1, 16),
 )
 
 

@@ -101,7 +101,7 @@ TEST(Compile, SpillsAreFound) {
   EXPECT_GT(cubin.resources.spill_store_bytes, 0);
   EXPECT_GT(cubin.resources.spill_load_bytes, 0);
   const std::string message =
-      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_80"); });
+      message_of<CompileError>([&] { check_resources(source, cubin.resources, "sm_80"); });
   EXPECT_THAT(message, HasSubstr("spilling for sm_80 spills registers"));
   EXPECT_THAT(message, HasSubstr(fmt::format("{} bytes are stored and {} loaded a thread",
                                              cubin.resources.spill_store_bytes,
@@ -115,7 +115,7 @@ TEST(Compile, SerialisedProductsAreFound) {
   const KernelSource source = test::serialised_kernel();
   const Cubin cubin = compile_cubin(*installed_nvrtc(), source, "sm_90a");
   EXPECT_THAT(
-      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_90a"); }),
+      message_of<CompileError>([&] { check_resources(source, cubin.resources, "sm_90a"); }),
       testing::AllOf(HasSubstr("serialised for sm_90a would run its wgmma products one after"),
                      HasSubstr("(C7511) Potential Performance Loss")));
 }
@@ -141,43 +141,39 @@ TEST(Compile, IgnoredRegisterSplitsAreFound) {
   const KernelSource source = test::unbounded_split_kernel();
   const Cubin cubin = compile_cubin(*installed_nvrtc(), source, "sm_90a");
   EXPECT_THAT(
-      message_of<CompileError>([&] { check_budget(source, cubin.resources, "sm_90a"); }),
+      message_of<CompileError>([&] { check_resources(source, cubin.resources, "sm_90a"); }),
       testing::AllOf(HasSubstr("unbounded for sm_90a would not pass registers from warp to warp"),
                      HasSubstr("(C7508) Potential Performance Loss: 'setmaxnreg' ignored"),
                      HasSubstr("every warp keeps its share")));
 }
 
-TEST(CheckBudget, RegistersStackAndSerialisedProducts) {
+TEST(CheckResources, RegistersStackAndSerialisedProducts) {
   KernelSource source = test::scale_kernel();
-  source.register_budget = 168;
   Resources used{.registers = 168, .stack_bytes = 24, .serialised = {}};
-  EXPECT_NO_THROW(check_budget(source, used, "sm_80"));
+  EXPECT_NO_THROW(check_resources(source, used, "sm_80"));
 
-  used.registers = 176;
-  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
-              HasSubstr("it takes 176 registers a thread, the schedule allows 168"));
   used = {.registers = 10, .stack_bytes = 512, .serialised = {}};
-  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_80"); }),
+  EXPECT_THAT(message_of<CompileError>([&] { check_resources(source, used, "sm_80"); }),
               HasSubstr("its stack frame has 512 bytes a thread"));
   used = {.registers = 10, .serialised = {"ptxas info : (C7510) Potential Performance Loss"}};
   EXPECT_THAT(
-      message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+      message_of<CompileError>([&] { check_resources(source, used, "sm_90a"); }),
       testing::AllOf(HasSubstr("one after the other\n  why: ptxas: ptxas info : (C7510)"),
                      HasSubstr("the registers of a product in flight, ptxas waits for it")));
   used.serialised.insert(used.serialised.begin(), "ptxas info : (C7508) 'setmaxnreg' ignored");
-  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+  EXPECT_THAT(message_of<CompileError>([&] { check_resources(source, used, "sm_90a"); }),
               testing::AllOf(HasSubstr("(C7508)"), HasSubstr("(C7510)"), HasSubstr("one after")));
   used = {.registers = 160, .serialised = {}};
   source.threads = 384;
   source.split_registers = 128 * (24 + 2 * 240);
-  EXPECT_THAT(message_of<CompileError>([&] { check_budget(source, used, "sm_90a"); }),
+  EXPECT_THAT(message_of<CompileError>([&] { check_resources(source, used, "sm_90a"); }),
               HasSubstr("would wait for registers for ever\n  why: its warpgroups share out 64512, "
                         "and ptxas lets 384 threads begin with 61440"));
   used.registers = 168;
-  EXPECT_NO_THROW(check_budget(source, used, "sm_90a"));
+  EXPECT_NO_THROW(check_resources(source, used, "sm_90a"));
   source.tensors[0].unwritten = 0;  // a probe
   used.spill_store_bytes = used.stack_bytes = 512;
-  EXPECT_NO_THROW(check_budget(source, used, "sm_90a"));
+  EXPECT_NO_THROW(check_resources(source, used, "sm_90a"));
 }
 
 TEST(Compile, KeepsSourcesOnRequest) {

@@ -44,7 +44,9 @@ class PlantedInWarpgroups : public testing::TestWithParam<Variant> {
     schedule.descending = false;
     schedule.stages = GetParam().stages;
     GetParam().change(schedule);
-    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+    Target target = find_target("sm_90a");
+    if (const int bytes = GetParam().shared_bytes) target.shared_per_block = bytes;
+    return generate(attention_forward(spec_), schedule, target);
   }
 };
 
@@ -153,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
                   s.persistent = false, s.positions_per_block = 8, s.outer_stages = 2;
                 }},
         Variant{"one_product_at_a_time", 2, [](Schedule& s) { s.overlap_products = false; }},
-        Variant{"output_over_the_query", 2,
-                [](Schedule& s) { s.shared_limit = 9000, s.overlap_products = false; }, false}),
+        Variant{"output_over_the_query", 2, [](Schedule& s) { s.overlap_products = false; }, false,
+                true, false, 9000}),
     [](const auto& info) { return std::string(info.param.name); });
 
 /// A block without a producer: one thread fills a slot behind its own last product on it.
@@ -184,7 +186,9 @@ class PlantedWithoutAProducer : public testing::TestWithParam<Variant> {
     schedule.producer = false;
     schedule.stages = GetParam().stages;
     GetParam().change(schedule);
-    return generate(attention_forward(spec_), schedule, find_target("sm_90a"));
+    Target target = find_target("sm_90a");
+    if (const int bytes = GetParam().shared_bytes) target.shared_per_block = bytes;
+    return generate(attention_forward(spec_), schedule, target);
   }
 };
 

@@ -39,11 +39,7 @@ class Schedule:
     positions_per_block: int = 1
     multicast_blocks: int = 1
     producer: bool = True
-    producer_registers: int = 0
-    consumer_registers: int = 0
     blocks_per_processor: int = 1
-    register_limit: int = 255
-    shared_limit: int = 0
 
     # Ordering: what is issued when. Results stay the same.
     stages: int = 2

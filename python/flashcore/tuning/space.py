@@ -28,8 +28,6 @@ NOT_SEARCHED = {
     "copy": "each family has its own",
     "fixed_maximum": "it leaves work out and adds none",
     "flat_grid": "a call asks for it where its grid is too large for another",
-    "register_limit": "a budget that the author sets, not a way to be faster",
-    "shared_limit": "a budget that the author sets, not a way to be faster",
 }
 """Fields that no family lists, and why."""
 
@@ -125,10 +123,6 @@ FAMILIES = (
                 lambda genes, spec: not genes["persistent"] and genes["positions_per_block"] == 1,
             ),
             "producer": Choice(_BOOL, lambda genes, spec: genes["warps_m"] == 4),
-            "producer_registers": Choice(
-                (0, 24, 32, 40, 56), lambda genes, spec: genes["producer"]
-            ),
-            "consumer_registers": Choice((0, *range(152, 249, 8))),
             "keep_operands": Choice(_BOOL),
             "blocks_per_processor": Choice((1, 2, 3)),
         },

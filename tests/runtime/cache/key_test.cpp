@@ -70,7 +70,7 @@ TEST(CacheKey, TellsWhatWasAskedForApartFromTheCompiler) {
 TEST(CacheKey, WhatTheLaunchNeedsChangesIt) {
   const std::vector<std::function<void(KernelSource&)>> changes{
       [](KernelSource&) {},
-      [](KernelSource& s) { s.register_budget = 64; },
+      [](KernelSource& s) { s.split_registers = 64; },
       [](KernelSource& s) { s.tensors[0].alignment = 16; },
       [](KernelSource& s) { s.grid.clear(); },
       [](KernelSource& s) { s.shared_bytes = 1024; },

@@ -23,7 +23,7 @@ std::string failure(AttentionSpec spec, const Target& target,
         generate(attention_forward(spec), attention_schedule(spec, target, problem), target);
     const std::string architecture(target.name);
     const Cubin cubin = compile_cubin(*test::installed_nvrtc(), source, architecture);
-    check_budget(source, cubin.resources, architecture);
+    check_resources(source, cubin.resources, architecture);
     if (cubin.resources.stack_bytes == 0) return {};
     return fmt::format("{}: {} bytes of stack", architecture, cubin.resources.stack_bytes);
   } catch (const Error& error) {

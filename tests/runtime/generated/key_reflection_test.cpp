@@ -113,31 +113,14 @@ void each_field(GridAxis& it, const std::string& at, const Visit& visit) {
 void each_field(KernelSource& it, const Visit& visit) {
   auto& [name, entry, prelude, body, tensors, scalars, extents, tensor_maps, parameters,
          parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, threads,
-         shared_bytes, min_blocks, split_registers, register_budget] = it;
+         shared_bytes, min_blocks, split_registers] = it;
   each_named("source", visit,
-             {"name",
-              "entry",
-              "prelude",
-              "body",
-              "tensors",
-              "scalars",
-              "extents",
-              "tensor_maps",
-              "parameters",
-              "parameter_bytes",
-              "grid",
-              "cluster",
-              "flat_grid",
-              "persistent",
-              "waits_for_kernels",
-              "threads",
-              "shared_bytes",
-              "min_blocks",
-              "split_registers",
-              "register_budget"},
+             {"name", "entry", "prelude", "body", "tensors", "scalars", "extents", "tensor_maps",
+              "parameters", "parameter_bytes", "grid", "cluster", "flat_grid", "persistent",
+              "waits_for_kernels", "threads", "shared_bytes", "min_blocks", "split_registers"},
              name, entry, prelude, body, tensors, scalars, extents, tensor_maps, parameters,
              parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, threads,
-             shared_bytes, min_blocks, split_registers, register_budget);
+             shared_bytes, min_blocks, split_registers);
 }
 
 // A kernel that has something in every list.
@@ -314,8 +297,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
                flat_grid, fixed_maximum, overlap_products, rescale_before_product,
                rescale_before_wait, lazy_scaling, reduction_chains, sums_by_products, ping_pong,
                persistent, tile_scheduler, positions_per_block, outer_stages, cluster_splits,
-               producer, producer_registers, consumer_registers, blocks_per_processor,
-               register_limit, shared_limit, multicast_blocks] = all;
+               producer, blocks_per_processor, multicast_blocks] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -348,15 +330,9 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"cluster_splits", {1, 2}},
       {"multicast_blocks", {1, 2}},
       {"producer", {true, false}},
-      {"producer_registers", {24, 32, 40}},
-      {"consumer_registers", {160, 216, 232, 240}},
       {"blocks_per_processor", {1, 2}},
-      {"register_limit", {254, 250}},
   };
-  const std::map<std::string, std::string> left_out{
-      {"shared_limit", "a budget that generation holds the kernel against; it is not in a kernel"},
-  };
-  expect_all_named<Schedule>(values, left_out);
+  expect_all_named<Schedule>(values, {});
   EXPECT_THAT(without_effect(values, &Place::schedule, places()), IsEmpty());
 }
 
@@ -406,10 +382,6 @@ TEST(KeyReflection, NothingElseChangesTheKey) {
   expect_same(attention_spec_from_json(sorted.dump()), place.schedule);
   expect_same(attention_spec_from_json(short_spec.dump(8)), place.schedule);
   expect_same(place.spec, schedule_from_json(Json::parse(to_json(place.schedule)).dump()));
-  // A budget that the kernel keeps.
-  Schedule within = place.schedule;
-  within.shared_limit = place.target->shared_per_block;
-  expect_same(place.spec, within);
   // A process that has generated other kernels before, at another time.
   for (const Place& other : places()) (void)key_of(other.spec, other.schedule, *other.target);
   expect_same(place.spec, place.schedule);
