@@ -35,7 +35,9 @@ class CostProbe {
     const SpecTraits& read = spec_of(spec);
     Launch& launch = launches_.emplace_back(
         Launch{&read, schedule_from_json(schedule), {batch, heads, q_len, kv_len}, {}});
-    launch.visible = read.mask.visible_keys(launch.problem, launch.schedule.tiles.at("rows"));
+    const Schedule& own = launch.schedule;
+    launch.visible =
+        read.mask.visible_keys(launch.problem, own.tiles.at("rows") * own.multicast_blocks);
   }
 
   [[nodiscard]] std::vector<double> times(const std::string& coefficients, double bytes_per_us,

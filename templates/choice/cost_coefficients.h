@@ -56,8 +56,9 @@ struct ChoiceProperties {
   /// By what share of the time that memory takes to read keys again a kernel takes longer, even where its
   /// products hide those reads: they cost power, and a GPU at its power limit then lowers its clock.
   double reread_share = 0;
-  double dynamic_us = 0;  ///< of an output tile that the dynamic scheduler hands out
-  double staged_us = 0;   ///< of one of 64 rows that goes through shared memory to its store
+  /// Of a kernel that goes through several heads side by side: all its first blocks load other keys.
+  double grouped_us = 0;
+  double staged_us = 0;  ///< of one of 64 rows that goes through shared memory to its store
   /// How far apart blocks end that began together, in blocks of mean length: so long multiprocessors
   /// idle at the end where blocks differ in length, and so much earlier than its last block the first
   /// of a wave begins.

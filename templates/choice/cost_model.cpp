@@ -133,6 +133,7 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   reread_share_ = model.properties.reread_share;
   us_per_byte_ = 1 / model.costs.bytes_per_us;
   launch_us_ = costs.launch_us;
+  if (s.persistent && order_ != GridOrder::tiles_first) launch_us_ += model.properties.grouped_us;
   spread_us_ = costs.spread_us;
   share_of_multiprocessor_ = 1.0 / model.gpu.multiprocessors;
   scan_us_ = traits.mask.bounds_loop() ? 0 : model.costs.scan_us;
@@ -144,8 +145,6 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   const double row_share = share_at_dim(costs.row_share, dim);
   rows_us_ = tile_us * row_share;
   block_us_ = tile_us * (1 - row_share);
-  if (s.persistent && s.tile_scheduler == PersistentScheduler::dynamic)
-    block_us_ += model.properties.dynamic_us;
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
   if (!traits.mask.is_full()) block_us_ += costs.mask_us;
   if (splits_ > 1) block_us_ += costs.split_us * splits_ / 2 + costs.split_dim_us * dims;
@@ -331,20 +330,24 @@ double CostedSchedule::static_us(const Load& load) const {
 
 /// How many times keys come from memory after the first. Blocks that run at the same time and read the
 /// same keys find them in L2. Where heads go side by side, the next tile of a head finds them there if
-/// what all read in between leaves room.
+/// what all read in between leaves room; the last of them are more than others.
 double CostedSchedule::count_rereads(const AttentionProblem& problem, const Load& load,
                                      double visible_share) const {
-  // Of a head, the tiles that do not run together.
-  double turns = std::max(1.0, load.tiles * load.side_by_side * share_of_slot_), missed = 1;
-  if (order_ != GridOrder::tiles_first) {
-    turns = std::min(turns, load.tiles);
-    const double between =
-        load.side_by_side * row_bytes_ *
-        (static_cast<double>(problem.kv_len) * share_of_key_head_ +
-         std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
-    missed = std::clamp(between * share_of_held_byte_ - 1, 0.0, 1.0);
-  }
-  return std::max(0.0, turns * visible_share - 1) * missed;
+  const auto with = [&](double side_by_side) {
+    // Of a head, the tiles that do not run together.
+    double turns = std::max(1.0, load.tiles * side_by_side * share_of_slot_), missed = 1;
+    if (order_ != GridOrder::tiles_first) {
+      turns = std::min(turns, load.tiles);
+      const double between =
+          side_by_side * row_bytes_ *
+          (static_cast<double>(problem.kv_len) * share_of_key_head_ +
+           std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
+      missed = std::clamp(between * share_of_held_byte_ - 1, 0.0, 1.0);
+    }
+    return std::max(0.0, turns * visible_share - 1) * missed;
+  };
+  const double last = load.heads_last / load.heads;
+  return (1 - last) * with(load.side_by_side) + last * with(load.heads_last);
 }
 
 /// Loads from memory and products wait for each other, the more the closer their times are, where all

@@ -196,8 +196,9 @@ std::vector<bool> ways_of_issuing(const Traits& traits) {
   return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
 
-/// One after the other in a fixed order; or the next that is free, with as many heads at a time as
-/// L2 has room for; or of all heads, so that the longest tiles of all come first.
+/// One after the other in a fixed order; or the next that is free, of one head after the other, or with
+/// as many heads at a time as L2 has room for; or of all heads, so that the longest tiles of all come
+/// first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
@@ -215,7 +216,10 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   to.push_back(dynamic);
   // What blocks of 64 rows with divided columns read comes from L2 no faster than they compute: blocks
   // that run at the same time have to read the same heads.
-  if (!traits.masked || s.warps_n > 1) return;
+  if (s.warps_n > 1) return;
+  dynamic.grid_order = GridOrder::tiles_first;
+  to.push_back(dynamic);
+  if (!traits.masked) return;
   dynamic.grid_order = GridOrder::tiles_last;
   to.push_back(dynamic);
 }
