@@ -21,6 +21,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import compare_builds  # noqa: E402
 import gpu_timing  # noqa: E402
 import hopper  # noqa: E402
+import random_problems  # noqa: E402
 import schedule_choice  # noqa: E402
 from adding_contender import ADDING, adding_runs  # noqa: E402
 from contest import peer_runs, row_of  # noqa: E402
@@ -67,6 +68,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "launch.py",
         "linear_attention.py",
         "matmul.py",
+        "random_problems.py",
         "schedule_choice.py",
         "variants.py",
     ],
@@ -77,6 +79,35 @@ def test_without_a_gpu_a_script_says_so(script: str) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
+
+
+def test_random_problems_are_those_of_their_seed() -> None:
+    rows = random_problems.draw(random.Random(3), 300)
+    assert rows[:100] == random_problems.draw(random.Random(3), 100)
+    assert {row.head_dim for row in rows} == set(random_problems.HEAD_DIMS)
+    assert 0 < sum(row.length % 128 == 0 for row in rows) < len(rows)
+    for row in rows:
+        whole = 4 * row.batch * row.heads * row.length**2 * row.head_dim
+        assert whole <= random_problems.MOST_OPERATIONS
+
+
+def test_random_problems_tell_where_a_peer_is_faster() -> None:
+    rows = [
+        Row("bf16", 128, "full", 1037, 200.0, {"cudnn": 100.0, "flash": 160.0}, batch=6, heads=16),
+        Row("bf16", 64, "causal", 77, 90.0, {"cudnn": 100.0, "flash": 50.0}, batch=2, heads=3),
+        Row("bf16", 64, "full", 77, math.nan),
+    ]
+    lines = random_problems.report(rows)
+    assert lines[0] == (
+        "FlashAttention 2 / ours: 1.500 in the mean, 1.250 at least, 0 below 1, 0 below 0.97 of 2"
+    )
+    assert lines[2] == "FlashAttention 3 / ours: no problems"
+    assert lines[3] == (
+        "best peer / ours: 1.061 in the mean, 0.900 at least, 1 below 1, 1 below 0.97 of 2"
+    )
+    assert lines[-1] == (
+        "  B2 H3 S77 D64 causal: 0.900, TFLOP/s 90, cuDNN 100, FlashAttention 2 50"
+    )
 
 
 @pytest.mark.skipif(has_gpu(), reason="here it runs")
