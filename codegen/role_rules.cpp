@@ -81,10 +81,11 @@ void ScheduleCheck::role_registers() const {
   if (split.producer <= split.consumer) return;
   refuse(
       fmt::format("{} blocks of {} threads a multiprocessor", s.blocks_per_processor, s.threads()),
-      fmt::format(
-          "of {} registers for each, a thread of the producer takes {}, which leaves {} for "
-          "one of the consumers",
-          registers_at_start(s.threads(), s.blocks_per_processor), split.producer, split.consumer),
+      fmt::format("each thread begins with {} registers, a thread of the producer takes {}, and "
+                  "the {} that "
+                  "are left for a thread of the consumers are fewer",
+                  registers_at_start(s.threads(), s.blocks_per_processor), split.producer,
+                  split.consumer),
       "fewer blocks_per_processor",
       set("blocks_per_processor", &Schedule::blocks_per_processor, 1));
 }

@@ -330,10 +330,10 @@ double CostedSchedule::static_us(const Load& load) const {
 
 /// How many times keys come from memory after the first. Blocks that run at the same time and read the
 /// same keys find them in L2. Where heads go side by side, the next tile of a head finds them there if
-/// what all read in between leaves room; the last of them are more than others.
+/// what all read in between leaves room. The last group of heads is larger than the others.
 double CostedSchedule::count_rereads(const AttentionProblem& problem, const Load& load,
                                      double visible_share) const {
-  const auto with = [&](double side_by_side) {
+  const auto in_group = [&](double side_by_side) {
     // Of a head, the tiles that do not run together.
     double turns = std::max(1.0, load.tiles * side_by_side * share_of_slot_), missed = 1;
     if (order_ != GridOrder::tiles_first) {
@@ -347,7 +347,7 @@ double CostedSchedule::count_rereads(const AttentionProblem& problem, const Load
     return std::max(0.0, turns * visible_share - 1) * missed;
   };
   const double last = load.heads_last / load.heads;
-  return (1 - last) * with(load.side_by_side) + last * with(load.heads_last);
+  return (1 - last) * in_group(load.side_by_side) + last * in_group(load.heads_last);
 }
 
 /// Loads from memory and products wait for each other, the more the closer their times are, where all

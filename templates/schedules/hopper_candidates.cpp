@@ -196,9 +196,9 @@ std::vector<bool> ways_of_issuing(const Traits& traits) {
   return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
 
-/// One after the other in a fixed order; or the next that is free, of one head after the other, or with
-/// as many heads at a time as L2 has room for; or of all heads, so that the longest tiles of all come
-/// first.
+/// The static tile scheduler, and the dynamic one with three orders of output tiles: as many heads side
+/// by side as L2 has room for; one head after the other; and, where tiles differ in length, all heads
+/// side by side, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three

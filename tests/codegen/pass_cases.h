@@ -5,7 +5,7 @@
 //   // What this case shows.
 //   // SCHEDULE {"tiles": {"rows": 64}}       (optional; the default schedule otherwise)
 //   // TARGET sm_90                           (optional; sm_80 otherwise)
-//   // SHARED 20000                           (optional: bytes of a block, fewer than the target has)
+//   // SHARED 20000                           (optional: bytes of shared memory of a block)
 //   program ...
 //   // EXPECT
 //   program ...                               (what the pass leaves, exactly)

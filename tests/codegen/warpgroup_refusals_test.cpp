@@ -132,8 +132,8 @@ TEST(WarpgroupRefusals, RegistersOfRoles) {
   EXPECT_EQ(
       refused(program, schedule, "sm_90a").words,
       "5 blocks of 384 threads a multiprocessor\n"
-      "  why: of 32 registers for each, a thread of the producer takes 40, which leaves 24 for one "
-      "of the consumers\n"
+      "  why: each thread begins with 32 registers, a thread of the producer takes 40, and the 24 "
+      "that are left for a thread of the consumers are fewer\n"
       "  try: fewer blocks_per_processor");
 }
 

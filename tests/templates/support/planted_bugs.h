@@ -52,7 +52,7 @@ struct Variant {
   bool last_wait_is_needed = true;
   bool stores_boxes = true;  ///< the copy engine takes the output away
   bool takes_turns = false;
-  int shared_bytes = 0;  ///< of a block, where it has fewer than the target
+  int shared_bytes = 0;  ///< shared memory of a block; 0: as much as the target has
 };
 
 void PrintTo(const Variant& variant, std::ostream* out);
