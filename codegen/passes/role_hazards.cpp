@@ -11,6 +11,8 @@
 //   The block's turn to add is passed on                 what the engine adds at it has been added
 //                                                        (complete_stores)
 //   A slot is released, or filled by who reads it        no product in flight reads it
+//   A thread releases a slot for its warpgroup           all its threads have waited for the slot: a
+//                                                        product has read it, or they have met
 //   Threads write what products of the role have read    all of them have waited for these products,
 //                                                        and have met
 //   Threads read what others of the role have written   all of the role have met; and again before it
@@ -35,6 +37,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -52,7 +55,8 @@ struct Use {
   bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
   bool read = false;        ///< threads of the role have read it, and have not met since
-  bool given = false;  ///< other blocks of the cluster write it, and have not met this one since
+  bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
+  bool awaited = false;  ///< threads have waited for it, each for itself
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
@@ -64,6 +68,7 @@ struct Use {
     multiplied = multiplied || other.multiplied;
     read = read || other.read;
     given = given || other.given;
+    awaited = awaited || other.awaited;
   }
 };
 
@@ -155,9 +160,14 @@ class RoleHazards {
         case OpCode::dot:
           multiply(b, op, state);
           break;
+        case OpCode::wait:
+          if (op.buffer) state.uses[op.buffer.index].awaited = true;
+          break;
         case OpCode::wait_products:
-          while (state.in_flight.size() > static_cast<std::size_t>(op.pending))
+          while (state.in_flight.size() > static_cast<std::size_t>(op.pending)) {
+            has_multiplied(state.in_flight.front(), state);
             state.in_flight.erase(state.in_flight.begin());
+          }
           break;
         case OpCode::drain_stores:
         case OpCode::complete_stores:
@@ -175,6 +185,8 @@ class RoleHazards {
         case OpCode::release:
           check_products(op, "releases", state);
           before_change(b, op, op.buffer, state);
+          if (state.uses[op.buffer.index].awaited && speaks_for_others(op.buffer))
+            meet(b, OpCode::meet_warpgroup, state);
           break;
         case OpCode::meet_warpgroup:
         case OpCode::meet_role:
@@ -239,16 +251,34 @@ class RoleHazards {
 
   void walk_condition(const Op& op, State& state) {
     const State before = state;
+    std::vector<State> ends;
     for (const BlockId region : Regions(op)) {
-      State inside = before;
+      State& inside = ends.emplace_back(before);
       walk(region, inside);
       Builder end(f_, region, f_[region].ops.size() - 1);
       for (std::size_t b = 0; b < inside.uses.size(); ++b) {
         const Use &now = inside.uses[b], &then = before.uses[b];
-        if ((now.by_role && !then.by_role) || (now.by_warpgroup && !then.by_warpgroup))
+        if (now.by_role > then.by_role || now.by_warpgroup > then.by_warpgroup)
           meet_writers(end, BufferId(b), inside);
       }
-      state.join(inside);
+    }
+    meet_where_nothing_multiplies(op, ends);
+    if (op.otherwise)  // one of the two has run
+      for (Use& use : state.uses) use.awaited = false;
+    for (const State& inside : ends) state.join(inside);
+  }
+
+  /// A region without the products that bring warps together elsewhere, as that of a tile without keys,
+  /// meets itself, and the others do not.
+  void meet_where_nothing_multiplies(const Op& op, std::vector<State>& ends) {
+    std::size_t at = 0;
+    for (const BlockId region : Regions(op)) {
+      State& inside = ends[at++];
+      Builder end(f_, region, f_[region].ops.size() - 1);
+      for (std::size_t b = 0; b < inside.uses.size(); ++b)
+        if (inside.uses[b].awaited && speaks_for_others(BufferId(b)) &&
+            std::ranges::any_of(ends, [&](const State& end) { return !end.uses[b].awaited; }))
+          meet(end, OpCode::meet_warpgroup, inside);
     }
   }
 
@@ -261,7 +291,17 @@ class RoleHazards {
     }
     for (const BufferId buffer : read)
       if (operands_.count(buffer)) state.uses[buffer.index].multiplied = true;
-    if (op.issued) state.in_flight.push_back(std::move(read));
+    if (!op.issued) return has_multiplied(read, state);
+    state.in_flight.push_back(std::move(read));
+  }
+
+  /// A product is over when all warps of its warpgroup have come to it.
+  static void has_multiplied(const std::set<BufferId>& read, State& state) {
+    for (const BufferId buffer : read) state.uses[buffer.index].awaited = false;
+  }
+
+  [[nodiscard]] bool speaks_for_others(BufferId ring) const {
+    return f_[ring].transport == Transport::tma && releaser_of(f_, ring) == Releaser::warpgroup;
   }
 
   /// In front of what changes a buffer: the engine has read all that lies there.
@@ -292,11 +332,9 @@ class RoleHazards {
   void met(OpCode code, State& state) const {
     for (std::size_t i = 0; i < state.uses.size(); ++i) {
       Use& use = state.uses[i];
-      if (code == OpCode::cluster_sync) {
-        use.given = false;
-        continue;
-      }
-      use.by_warpgroup = use.drained = false;
+      if (code == OpCode::cluster_sync) use.given = false;
+      if (code == OpCode::cluster_sync) continue;
+      use.by_warpgroup = use.drained = use.awaited = false;
       if (code != OpCode::meet_role) continue;
       use.by_role = use.read = false;
       const bool in_flight = std::ranges::any_of(

@@ -22,17 +22,26 @@ FC_DEVICE u32 cluster_address(u32 address, int block) {
   return there;
 }
 
-// Arrives at an mbarrier of this block and at the one in the same place of the cluster's other block.
+// arrive_if at an mbarrier of this block and at the one in the same place of the cluster's other block.
 // `other_block` is what turns an address of this block into the same one of that block, if added.
+FC_DEVICE void arrive_in_both_if(bool arrives, u32 mbarrier, u32 other_block) {
+  arrive_if(arrives, mbarrier);
+  asm volatile(
+      "{\n"
+      ".reg .pred arrives;\n"
+      "setp.ne.b32 arrives, %1, 0;\n"
+      "@arrives mbarrier.arrive.shared::cluster.b64 _, [%0];\n"
+      "}" ::"r"(mbarrier + other_block),
+      "r"(static_cast<int>(arrives))
+      : "memory");
+}
 FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block) {
-  arrive(mbarrier);
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(mbarrier + other_block)
-               : "memory");
+  arrive_in_both_if(true, mbarrier, other_block);
 }
 // Once for a warp, when all its lanes have come.
 FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane) {
   __syncwarp();
-  if (lane == 0) arrive_in_both(mbarrier, other_block);
+  arrive_in_both_if(lane == 0, mbarrier, other_block);
 }
 
 // A word for threads of both blocks: who waits with wait_published for an arrival of publish_in_both

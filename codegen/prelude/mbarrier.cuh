@@ -26,10 +26,24 @@ FC_DEVICE void arrive(u32 mbarrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
 }
 
+// By the threads for which `arrives` holds. A predicate, and no branch: behind a branch ptxas may leave
+// the one lane and the others of its warp apart, where they then wait for each other for ever, and it
+// keeps addresses out of uniform registers.
+FC_DEVICE void arrive_if(bool arrives, u32 mbarrier) {
+  asm volatile(
+      "{\n"
+      ".reg .pred arrives;\n"
+      "setp.ne.b32 arrives, %1, 0;\n"
+      "@arrives mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}" ::"r"(mbarrier),
+      "r"(static_cast<int>(arrives))
+      : "memory");
+}
+
 // Once for a warp, when all its lanes have come.
 FC_DEVICE void arrive_as_warp(u32 mbarrier, int lane) {
   __syncwarp();
-  if (lane == 0) arrive(mbarrier);
+  arrive_if(lane == 0, mbarrier);
 }
 
 // Waits until the phase of that parity is over.

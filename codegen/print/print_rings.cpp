@@ -226,8 +226,7 @@ void KernelPrinter::print_release(const Op& op) {
         out_.line("fc::arrive_as_warp{}({}{}, lane);", in_both, empty, other);
         break;
       case Releaser::warpgroup:
-        out_.line("if (thread % {} == 0) fc::arrive{}({}{});", group_threads, in_both, empty,
-                  other);
+        out_.line("fc::arrive{}_if(thread % {} == 0, {}{});", in_both, group_threads, empty, other);
         break;
     }
   }

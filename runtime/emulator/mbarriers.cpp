@@ -13,6 +13,14 @@ constexpr int most_arrivals = (1 << 20) - 1;
   throw Fault{kind, by.line, std::move(why), std::move(fix), by.thread};
 }
 
+[[noreturn]] void fail_behind(std::int64_t phase, std::uint32_t address, const Accessor& by) {
+  fail(FaultKind::deadlock, by,
+       fmt::format("phase {} of the mbarrier at byte {} was over, and so was the next one before "
+                   "this thread looked: on a GPU it may wait for that parity for ever",
+                   phase, address - SharedMemory::base),
+       "let nobody end the next phase before all who wait for this one have gone on");
+}
+
 }  // namespace
 
 Mbarriers::Mbarriers(Scheduler& scheduler, SharedMemory& shared, Clocks& clocks, Complete complete)
@@ -144,6 +152,7 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
     fail(FaultKind::bad_operand, by, fmt::format("a phase has no parity {}", parity),
          "the number of the phase modulo 2");
   }
+  check_pace(mbarrier, parity, by);
   const auto is_over = [&] { return mbarrier.phase % 2 != static_cast<std::uint32_t>(parity); };
   if (!is_over()) {
     const std::uint32_t phase = mbarrier.phase;
@@ -151,18 +160,20 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
     settle(mbarrier, by);
     if (!is_over()) {
       scheduler_.block({name_of(Primitive::wait_phase), by.line, &mbarrier.phase, phase});
-      if (mbarrier.phase != phase + 1) {
-        fail(FaultKind::deadlock, by,
-             fmt::format(
-                 "phase {} of the mbarrier at byte {} was over, and so was the next one before "
-                 "this thread looked: on a GPU it may wait for that parity for ever",
-                 phase, address - SharedMemory::base),
-             "let nobody end the next phase before all who wait for this one have gone on");
-      }
+      if (mbarrier.phase != phase + 1) fail_behind(phase, address, by);
     }
     --mbarrier.waiting;
   }
+  mbarrier.awaited[by.thread] = static_cast<std::int64_t>(mbarrier.phase) - 1;
   clocks_.acquire(by.thread, mbarrier.over);
+}
+
+void Mbarriers::check_pace(const Mbarrier& mbarrier, int parity, const Accessor& by) {
+  // Before the first phase lies one of parity 1, which is always over.
+  const auto last = mbarrier.awaited.find(by.thread);
+  const std::int64_t next = last != mbarrier.awaited.end() ? last->second + 1 : -parity;
+  const bool waits_for_it = (next & 1) == parity;
+  if (waits_for_it && mbarrier.phase >= next + 2) fail_behind(next, mbarrier.address, by);
 }
 
 void Mbarriers::check_end() const {

@@ -45,7 +45,8 @@ class Mbarriers {
     int waiting = 0;               ///< threads
     std::vector<TensorBox> boxes;  ///< of this phase, on their way
     Clock gathered, over;  ///< released by arrivals so far; by those of phases that are over
-    int agent = 0;         ///< that writes the boxes
+    std::map<int, std::int64_t> awaited;  ///< by thread: the last phase that it knows to be over
+    int agent = 0;                        ///< that writes the boxes
     int init_thread = 0, init_line = 0;
     std::int32_t init_time = 0;
 
@@ -59,6 +60,8 @@ class Mbarriers {
 
   /// The mbarrier at an address, which the thread may use.
   Mbarrier& at(std::uint32_t address, const Accessor& by, bool by_copy_engine);
+  /// Throws a Fault if the phase that the thread waits for next, and the one behind it, are over.
+  static void check_pace(const Mbarrier& mbarrier, int parity, const Accessor& by);
   /// Ends the phase where nothing is missing.
   void settle(Mbarrier& mbarrier, const Accessor& by);
 

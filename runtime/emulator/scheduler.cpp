@@ -106,13 +106,16 @@ bool Scheduler::run_warp(int first) {
 }
 
 void Scheduler::run(const std::function<void()>& body,
-                    const std::function<std::exception_ptr()>& stuck) {
+                    const std::function<std::exception_ptr()>& stuck, int slow_warp) {
+  const int warps = (threads_ + warp_size - 1) / warp_size, slow = slow_warp % warps * warp_size;
   left_ = threads_;
   error_ = nullptr;
   for (int thread = 0; thread < threads_; ++thread) start(thread, body);
   while (left_ > 0 && !error_) {
     bool moved = false;
-    for (int first = 0; first < threads_ && !error_; first += warp_size) moved |= run_warp(first);
+    for (int first = 0; first < threads_ && !error_; first += warp_size)
+      if (first != slow) moved |= run_warp(first);
+    if (!moved && !error_) moved = run_warp(slow);
     current_ = -1;
     if (stop_ != nullptr && stop_->load(std::memory_order_relaxed))
       error_ = std::make_exception_ptr(Stopped{});

@@ -26,7 +26,8 @@ struct Wait {
 struct Stopped {};
 
 /// Runs fibers in turn. A warp runs until all its lanes wait, then the next one: lanes between two
-/// collective operations follow each other, so that few stacks are warm at a time.
+/// collective operations follow each other, so that few stacks are warm at a time. One warp is slow: it
+/// runs where all others wait, so that what they do not wait for comes as late as it may on a GPU.
 class Scheduler {
  public:
   static constexpr int warp_size = 32;
@@ -37,10 +38,11 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// Runs `body` once as each thread, to the end. The first exception of a thread ends all of them
-  /// and is thrown here. `stuck` makes the exception for the case that every thread left waits,
+  /// Runs `body` once as each thread, to the end, warp `slow_warp` modulo their number as late as it may.
+  /// The first exception of a thread ends all of them and is thrown here. `stuck` makes the exception for the case that every thread left waits,
   /// or none if some may go on.
-  void run(const std::function<void()>& body, const std::function<std::exception_ptr()>& stuck);
+  void run(const std::function<void()>& body, const std::function<std::exception_ptr()>& stuck,
+           int slow_warp = 0);
 
   /// Inside a thread: returns when the wait is over.
   void block(const Wait& wait);

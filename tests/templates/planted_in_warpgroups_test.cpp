@@ -63,7 +63,7 @@ TEST_P(PlantedInWarpgroups, EveryWaitForASlotIsNeeded) {
 }
 
 TEST_P(PlantedInWarpgroups, EveryReleaseIsNeeded) {
-  expect_needed(R"(if \(thread % 128 == 0\) fc::arrive\([^;]*;)", 3, {FaultKind::deadlock});
+  expect_needed(R"(fc::arrive_if\([^;]*;)", 3, {FaultKind::deadlock});
 }
 
 TEST_P(PlantedInWarpgroups, EveryBoxAndItsBytesAreNeeded) {
@@ -82,7 +82,7 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAProductIsNeeded) {
 
 TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race, FaultKind::in_flight,
-                                        FaultKind::uninitialized};
+                                        FaultKind::uninitialized, FaultKind::deadlock};
   ASSERT_EQ(source_.body.find("fc::store_box") != std::string::npos, GetParam().stores_boxes);
   if (!GetParam().stores_boxes) return;
   const std::string await = R"(if \(thread % 128 == 0\) fc::wait_stores_read<0>\(\);)";
@@ -92,9 +92,7 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   // Where the output lies over the query, the store is waited for before that is released: not
   // again in the next tile, nor at the end.
   const bool over_the_query = !GetParam().last_wait_is_needed;
-  expect_needed(over_the_query
-                    ? await + R"((?=\s*fc::meet[^;]*;\s*if \(thread % 128 == 0\) fc::arrive))"
-                    : await,
+  expect_needed(over_the_query ? await + R"((?=\s*fc::meet[^;]*;\s*fc::arrive_if))" : await,
                 over_the_query ? 1 : 2, kinds);
   expect_needed(over_the_query ? meet + R"((?=\s*// store))" : meet, over_the_query ? 1 : 2, kinds);
 }
@@ -337,6 +335,22 @@ TEST_F(PlantedInLoadedBias, EveryLaneHasReadBeforeItsWarpReleases) {
             1);
 }
 
+/// In tiles without keys no product brings the warps of a warpgroup together, of which one thread releases
+/// the query for all.
+TEST(PlantedInTilesWithoutKeys, WhoReleasesForItsWarpgroupHasMetIt) {
+  AttentionSpec spec = small_spec();
+  spec.mask = causal();
+  Schedule schedule = warpgroup_schedule(64, 16);
+  schedule.persistent = true;
+  schedule.staged_stores = schedule.descending = false;
+  const AttentionInputs launches[] = {{.heads = 5, .kv_heads = 5, .q_len = 300, .kv_len = 70}};
+  const KernelSource source = generate(attention_forward(spec), schedule, find_target("sm_90a"));
+  expect_right(spec, source, launches);
+  EXPECT_GE(
+      expect_missed(spec, source, R"(fc::meet\(1 \+ [^;]*;)", "", {FaultKind::deadlock}, launches),
+      1);
+}
+
 class PlantedInClusters : public testing::Test {
  protected:
   AttentionSpec spec_ = small_spec();
@@ -423,8 +437,8 @@ TEST_P(PlantedInMulticast, BothBlocksMeetBeforeAndBehindAllLoads) {
 }
 
 TEST_P(PlantedInMulticast, EverySlotIsReleasedInBothBlocks) {
-  expect_needed(R"(fc::arrive_in_both\(([^,]*), other_block\);)", "fc::arrive($1);",
-                is_uneven() ? 6 : 3, {FaultKind::deadlock});
+  expect_needed(R"(fc::arrive_in_both(_if)?\((thread % 128 == 0, )?([^,]*), other_block\);)",
+                "fc::arrive$1($2$3);", is_uneven() ? 6 : 3, {FaultKind::deadlock});
 }
 
 TEST_P(PlantedInMulticast, EachLoadsItsPartForBoth) {

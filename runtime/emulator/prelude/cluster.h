@@ -29,6 +29,10 @@ FC_DEVICE void arrive_in_both(u32 mbarrier, u32 other_block, int line = __builti
   arrive(mbarrier, line);
   arrive(mbarrier + other_block, line);
 }
+FC_DEVICE void arrive_in_both_if(bool arrives, u32 mbarrier, u32 other_block,
+                                 int line = __builtin_LINE()) {
+  if (arrives) arrive_in_both(mbarrier, other_block, line);
+}
 FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane,
                                       int line = __builtin_LINE()) {
   fc_machine->sync_warp(line);

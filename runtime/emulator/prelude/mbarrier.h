@@ -18,6 +18,9 @@ FC_DEVICE void arrive_expect_tx(u32 mbarrier, u32 bytes, int line = __builtin_LI
 FC_DEVICE void arrive(u32 mbarrier, int line = __builtin_LINE()) {
   fc_machine->arrive(mbarrier, 0, line);
 }
+FC_DEVICE void arrive_if(bool arrives, u32 mbarrier, int line = __builtin_LINE()) {
+  if (arrives) arrive(mbarrier, line);
+}
 FC_DEVICE void arrive_as_warp(u32 mbarrier, int lane, int line = __builtin_LINE()) {
   fc_machine->sync_warp(line);
   if (lane == 0) fc_machine->arrive(mbarrier, 0, line);

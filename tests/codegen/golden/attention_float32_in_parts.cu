@@ -262,11 +262,11 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(t3);
-      if (thread % 128 == 0) fc::arrive(key_low_empty);
+      fc::arrive_if(thread % 128 == 0, key_low_empty);
       phases_2 ^= 1u << 5;
-      if (thread % 128 == 0) fc::arrive(key_middle_empty);
+      fc::arrive_if(thread % 128 == 0, key_middle_empty);
       phases_2 ^= 1u << 4;
-      if (thread % 128 == 0) fc::arrive(key_high_empty);
+      fc::arrive_if(thread % 128 == 0, key_high_empty);
       phases_2 ^= 1u << 3;
       const bool masked = cols_tile_2 >= cols_full_end;
       if (masked) {
@@ -446,11 +446,11 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(t17);
-      if (thread % 128 == 0) fc::arrive(value_high_empty);
+      fc::arrive_if(thread % 128 == 0, value_high_empty);
       phases_2 ^= 1u << 8;
-      if (thread % 128 == 0) fc::arrive(value_low_empty);
+      fc::arrive_if(thread % 128 == 0, value_low_empty);
       phases_2 ^= 1u << 7;
-      if (thread % 128 == 0) fc::arrive(value_middle_empty);
+      fc::arrive_if(thread % 128 == 0, value_middle_empty);
       phases_2 ^= 1u << 6;
       // out = fma(out, decay, t17)
       #pragma unroll
@@ -510,11 +510,11 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(t18);
-      if (thread % 128 == 0) fc::arrive(value_high_2_empty);
+      fc::arrive_if(thread % 128 == 0, value_high_2_empty);
       phases_2 ^= 1u << 11;
-      if (thread % 128 == 0) fc::arrive(value_low_2_empty);
+      fc::arrive_if(thread % 128 == 0, value_low_2_empty);
       phases_2 ^= 1u << 10;
-      if (thread % 128 == 0) fc::arrive(value_middle_2_empty);
+      fc::arrive_if(thread % 128 == 0, value_middle_2_empty);
       phases_2 ^= 1u << 9;
       // out_2 = fma(out_2, decay, t18)
       #pragma unroll
@@ -526,11 +526,12 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
       for (int e = 0; e < 2; ++e)
         row_max[0][e] = new_max[0][e];
     }
-    if (thread % 128 == 0) fc::arrive(query_low_empty);
+    fc::meet(1 + warp / 4, 128);
+    fc::arrive_if(thread % 128 == 0, query_low_empty);
     phases_2 ^= 1u << 2;
-    if (thread % 128 == 0) fc::arrive(query_middle_empty);
+    fc::arrive_if(thread % 128 == 0, query_middle_empty);
     phases_2 ^= 1u << 1;
-    if (thread % 128 == 0) fc::arrive(query_high_empty);
+    fc::arrive_if(thread % 128 == 0, query_high_empty);
     phases_2 ^= 1u << 0;
     // row_sum: partials of the lanes, combined
     #pragma unroll

@@ -122,7 +122,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(scores);
-      if (thread % 128 == 0) fc::arrive(key_empty);
+      fc::arrive_if(thread % 128 == 0, key_empty);
       key_phase_2 ^= 1;
       const bool masked = t4 >= cols_full_end;
       if (masked) {
@@ -275,7 +275,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_products<1>();
         fc::pin(scores_2);
-        if (thread % 128 == 0) fc::arrive(key_empty);
+        fc::arrive_if(thread % 128 == 0, key_empty);
         key_phase_2 ^= 1;
         const bool masked_2 = cols_tile_2 >= cols_full_end;
         if (masked_2) {
@@ -379,7 +379,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             probs_2[0][j][e] = probs_2[0][j][e];
         fc::wait_products<0>();
         fc::pin(out);
-        if (thread % 128 == 0) fc::arrive(value_empty);
+        fc::arrive_if(thread % 128 == 0, value_empty);
         value_phase_2 ^= 1;
         fc::meet(9, 256);
         // probs_2 in shared memory
@@ -418,10 +418,11 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(out);
-      if (thread % 128 == 0) fc::arrive(value_empty);
+      fc::arrive_if(thread % 128 == 0, value_empty);
       value_phase_2 ^= 1;
     }
     else {
+      fc::meet(1 + warp / 4, 128);
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[0][e] = 0.f;
@@ -505,7 +506,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    if (thread % 128 == 0) fc::arrive(query_empty);
+    fc::arrive_if(thread % 128 == 0, query_empty);
     query_phase_2 ^= 1;
     if (thread % 128 == 0) fc::wait_stores_read<0>();
   }

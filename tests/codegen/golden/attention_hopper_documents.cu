@@ -214,7 +214,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       }
       fc::wait_products<0>();
       fc::pin(scores);
-      if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
@@ -365,7 +365,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::wait_products<1>();
         fc::pin(scores_2);
-        if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
@@ -441,7 +441,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t54[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
-        if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
@@ -481,13 +481,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(out);
-      if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
     }
     else {
+      fc::meet(1 + warp / 4, 128);
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_sum[0][e] = 0.f;
@@ -543,7 +544,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    if (thread % 128 == 0) fc::arrive(query_empty);
+    fc::arrive_if(thread % 128 == 0, query_empty);
     query_phase_2 ^= 1;
     if (thread % 128 == 0) fc::wait_stores_read<0>();
   }

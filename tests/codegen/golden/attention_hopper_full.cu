@@ -114,7 +114,7 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(scores);
-      if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
       if (++key_slot_2 == 2) {
         key_slot_2 = 0;
         key_phase_2 ^= 1;
@@ -250,7 +250,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::signal(5 + (warp / 4 + 1) % 3, 256);
         fc::wait_products<1>();
         fc::pin(scores_2);
-        if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
@@ -310,7 +310,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           row_sum[0][e] = fc::fma(row_sum[0][e], decay[0][e], t17[0][e]);
         fc::wait_products<0>();
         fc::pin(out);
-        if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
@@ -353,13 +353,14 @@ attention_forward(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(out);
-      if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
       if (++value_slot_2 == 2) {
         value_slot_2 = 0;
         value_phase_2 ^= 1;
       }
     }
     else {
+      fc::meet(1 + warp / 4, 128);
       #pragma unroll
       for (int e = 0; e < 2; ++e)
         row_max[0][e] = fc::lowest();
@@ -419,7 +420,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
     if (thread % 128 == 0) fc::wait_stores_read<0>();
     fc::meet(1 + warp / 4, 128);
-    if (thread % 128 == 0) fc::arrive(query_empty);
+    fc::arrive_if(thread % 128 == 0, query_empty);
     query_phase_2 ^= 1;
     float t22[1][2];
     // t22 = where(empty, -inf, where(eq(row_max, inf), inf, mul(add(row_max, log2(row_sum)), 0.6931471805599453)))

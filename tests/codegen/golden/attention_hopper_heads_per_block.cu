@@ -220,7 +220,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::wait_products<0>();
         fc::pin(scores);
-        if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
@@ -365,7 +365,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           }
           fc::wait_products<1>();
           fc::pin(scores_2);
-          if (thread % 128 == 0) fc::arrive(key_empty + key_slot_2 * 8);
+          fc::arrive_if(thread % 128 == 0, key_empty + key_slot_2 * 8);
           if (++key_slot_2 == 2) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
@@ -444,7 +444,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t46[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
-          if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+          fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
             value_phase_2 ^= 1;
@@ -468,7 +468,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_2[0][e];
         }
-        if (thread % 128 == 0) fc::arrive(query_empty);
+        fc::arrive_if(thread % 128 == 0, query_empty);
         query_phase_2 ^= 1;
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_2 = shared + 26624 + value_slot_2 * 8192;
@@ -482,14 +482,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_products<0>();
         fc::pin(out);
-        if (thread % 128 == 0) fc::arrive(value_empty + value_slot_2 * 8);
+        fc::arrive_if(thread % 128 == 0, value_empty + value_slot_2 * 8);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
       }
       else {
-        if (thread % 128 == 0) fc::arrive(query_empty);
+        fc::meet(1 + warp / 4, 128);
+        fc::arrive_if(thread % 128 == 0, query_empty);
         query_phase_2 ^= 1;
         #pragma unroll
         for (int e = 0; e < 2; ++e)

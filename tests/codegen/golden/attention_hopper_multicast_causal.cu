@@ -233,14 +233,16 @@ attention_forward(const __grid_constant__ Parameters p) {
       for (int tile_3 = cols_end_2; tile_3 < fc::max(cols_end_2, fc::max(0, t20)); ++tile_3) {
         fc::wait_phase(key_full + key_slot_2 * 8, key_phase_2);
         const fc::u32 key = shared + 65536 + key_slot_2 * 40960;
-        if (thread % 128 == 0) fc::arrive_in_both(key_empty + key_slot_2 * 8, other_block);
+        fc::meet(1 + warp / 4, 128);
+        fc::arrive_in_both_if(thread % 128 == 0, key_empty + key_slot_2 * 8, other_block);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
         }
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value = shared + 147456 + value_slot_2 * 40960;
-        if (thread % 128 == 0) fc::arrive_in_both(value_empty + value_slot_2 * 8, other_block);
+        fc::meet(1 + warp / 4, 128);
+        fc::arrive_in_both_if(thread % 128 == 0, value_empty + value_slot_2 * 8, other_block);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
@@ -265,7 +267,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_products<0>();
         fc::pin(scores);
-        if (thread % 128 == 0) fc::arrive_in_both(key_empty + key_slot_2 * 8, other_block);
+        fc::arrive_in_both_if(thread % 128 == 0, key_empty + key_slot_2 * 8, other_block);
         if (++key_slot_2 == 2) {
           key_slot_2 = 0;
           key_phase_2 ^= 1;
@@ -385,7 +387,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_products<1>();
           fc::pin(scores_2);
-          if (thread % 128 == 0) fc::arrive_in_both(key_empty + key_slot_2 * 8, other_block);
+          fc::arrive_in_both_if(thread % 128 == 0, key_empty + key_slot_2 * 8, other_block);
           if (++key_slot_2 == 2) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
@@ -457,7 +459,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_2[0][e], t39[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
-          if (thread % 128 == 0) fc::arrive_in_both(value_empty + value_slot_2 * 8, other_block);
+          fc::arrive_in_both_if(thread % 128 == 0, value_empty + value_slot_2 * 8, other_block);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
             value_phase_2 ^= 1;
@@ -508,7 +510,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           fc::commit_products();
           fc::wait_products<1>();
           fc::pin(scores_3);
-          if (thread % 128 == 0) fc::arrive_in_both(key_empty + key_slot_2 * 8, other_block);
+          fc::arrive_in_both_if(thread % 128 == 0, key_empty + key_slot_2 * 8, other_block);
           if (++key_slot_2 == 2) {
             key_slot_2 = 0;
             key_phase_2 ^= 1;
@@ -565,7 +567,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             row_sum[0][e] = fc::fma(row_sum[0][e], decay_3[0][e], t45[0][e]);
           fc::wait_products<0>();
           fc::pin(out);
-          if (thread % 128 == 0) fc::arrive_in_both(value_empty + value_slot_2 * 8, other_block);
+          fc::arrive_in_both_if(thread % 128 == 0, value_empty + value_slot_2 * 8, other_block);
           if (++value_slot_2 == 2) {
             value_slot_2 = 0;
             value_phase_2 ^= 1;
@@ -589,7 +591,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           for (int e = 0; e < 2; ++e)
             new_max[0][e] = new_max_3[0][e];
         }
-        if (thread % 128 == 0) fc::arrive(query_empty);
+        fc::arrive_if(thread % 128 == 0, query_empty);
         query_phase_2 ^= 1;
         fc::wait_phase(value_full + value_slot_2 * 8, value_phase_2);
         const fc::u32 value_4 = shared + 147456 + value_slot_2 * 40960;
@@ -603,14 +605,15 @@ attention_forward(const __grid_constant__ Parameters p) {
         fc::commit_products();
         fc::wait_products<0>();
         fc::pin(out);
-        if (thread % 128 == 0) fc::arrive_in_both(value_empty + value_slot_2 * 8, other_block);
+        fc::arrive_in_both_if(thread % 128 == 0, value_empty + value_slot_2 * 8, other_block);
         if (++value_slot_2 == 2) {
           value_slot_2 = 0;
           value_phase_2 ^= 1;
         }
       }
       else {
-        if (thread % 128 == 0) fc::arrive(query_empty);
+        fc::meet(1 + warp / 4, 128);
+        fc::arrive_if(thread % 128 == 0, query_empty);
         query_phase_2 ^= 1;
         #pragma unroll
         for (int e = 0; e < 2; ++e)

@@ -512,6 +512,7 @@ attention_forward(const __grid_constant__ Parameters p) {
     }
   }
   else {
+    fc::meet(1 + warp / 4, 128);
     #pragma unroll
     for (int e = 0; e < 2; ++e)
       row_sum[0][e] = 0.f;

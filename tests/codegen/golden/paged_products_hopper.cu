@@ -121,7 +121,7 @@ paged_products(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(t9);
-      if (thread % 128 == 0) fc::arrive(k_empty + k_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, k_empty + k_slot_2 * 8);
       if (++k_slot_2 == 2) {
         k_slot_2 = 0;
         k_phase_2 ^= 1;

@@ -97,12 +97,12 @@ transposed_product(const __grid_constant__ Parameters p) {
       fc::commit_products();
       fc::wait_products<0>();
       fc::pin(t0);
-      if (thread % 128 == 0) fc::arrive(b_empty + b_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, b_empty + b_slot_2 * 8);
       if (++b_slot_2 == 2) {
         b_slot_2 = 0;
         b_phase_2 ^= 1;
       }
-      if (thread % 128 == 0) fc::arrive(a_empty + a_slot_2 * 8);
+      fc::arrive_if(thread % 128 == 0, a_empty + a_slot_2 * 8);
       if (++a_slot_2 == 2) {
         a_slot_2 = 0;
         a_phase_2 ^= 1;

@@ -174,7 +174,7 @@ TEST(NamedBarriers, CountWholeWarps) {
 TEST(NamedBarriers, BothSidesAgree) {
   expect_failure(
       kernel_of({"if (warp == 0) fc::signal(2, 64);\nelse fc::meet(2, 96);  // here\n"}, 96),
-      FaultKind::barrier_mismatch, "warp 1 comes to barrier 2 of 96 threads, while line");
+      FaultKind::barrier_mismatch, "warp 2 comes to barrier 2 of 96 threads, while line");
   expect_failure(kernel_of({"fc::signal(2, 64);\nfc::signal(2, 64);  // here\n"}),
                  FaultKind::barrier_mismatch, "warp 0 comes to barrier 2 a second time");
   expect_failure(kernel_of({"if (warp == 0) fc::meet(2, 64);  // here\n"}), FaultKind::deadlock,

@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "fc::multiply<fc::f16>(sums[j + 1]"},
         PlantedBug{"one_warp_skips_the_barrier", "fc::barrier();  // read",
                    "if (warp != 3) fc::barrier();  // read", FaultKind::barrier_mismatch,
-                   "// read"},
+                   "// landed"},
         PlantedBug{"input_written", "fc::store_global<2>(p.c + m * p.c_stride_0 + n",
                    "fc::store_global<2>(const_cast<fc::f16*>(p.a) + m * p.a_stride_0 + n",
                    FaultKind::read_only, "fc::store_global<2>"}),

@@ -50,6 +50,23 @@ TEST(Scheduler, WaitEndsWhenTheCounterMoves) {
   EXPECT_EQ(order.front(), 63);
 }
 
+// What the others do not wait for, they have done before it begins.
+TEST(Scheduler, TheSlowWarpRunsWhereAllOthersWait) {
+  Scheduler scheduler(128);
+  std::uint32_t passed = 0;
+  std::vector<int> order;
+  const auto body = [&] {
+    const int me = scheduler.current();
+    if (me % 32) return;
+    for (int round = 0; round < 3; ++round) order.push_back(me / 32);
+    if (me == 32) ++passed;
+    if (me == 96 && passed == 0) scheduler.block({"phase", 1, &passed, 0});
+    if (me == 96) order.push_back(3);
+  };
+  scheduler.run(body, unexpected, 1);
+  EXPECT_EQ(order, (std::vector<int>{0, 0, 0, 2, 2, 2, 3, 3, 3, 1, 1, 1, 3}));
+}
+
 TEST(Scheduler, SaysWhoWaitsWhereWhenNobodyCanGoOn) {
   Scheduler scheduler(40);
   const std::uint32_t never = 0;

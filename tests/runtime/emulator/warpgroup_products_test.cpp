@@ -333,10 +333,11 @@ TEST(ProductOperands, AreCheckedAsDescribed) {
 TEST(ProductOperands, ThreadsOfAWarpgroupStayTogether) {
   expect_failure(with(kernel_of({"fc::commit_products();\nfc::wait_products<0>();\n"}),
                       "fc::multiply_warpgroup", "if (warp != 2) fc::multiply_warpgroup"),
-                 FaultKind::group_divergence, "// first", "threads 64-95 wait at commit_products");
+                 FaultKind::group_divergence, "fc::commit_products();",
+                 "threads 0-31, 96-127 wait at multiply_warpgroup");
   expect_failure(with(kernel_of({}), "fc::multiply_warpgroup",
                       "if (warp == 2) return;\nfc::multiply_warpgroup"),
-                 FaultKind::group_divergence, "// first", "threads 64-95 have left the kernel");
+                 FaultKind::group_divergence, "// first", "thread 64 leaves the kernel");
   expect_failure(
       kernel_of({"fc::commit_products();\nif (lane == 3) fc::shuffle_xor(0.f, 1);  // here\n",
                  "fc::wait_products<0>();\n"}),
