@@ -82,11 +82,12 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAProductIsNeeded) {
 
 TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced, FaultKind::race, FaultKind::in_flight,
-                                        FaultKind::uninitialized, FaultKind::deadlock};
+                                        FaultKind::uninitialized};
   ASSERT_EQ(source_.body.find("fc::store_box") != std::string::npos, GetParam().stores_boxes);
   if (!GetParam().stores_boxes) return;
   const std::string await = R"(if \(thread % 128 == 0\) fc::wait_stores_read<0>\(\);)";
-  const std::string meet = R"(fc::meet\(1 \+ [^;]*;)";
+  // Not that of a tile without keys, in front of registers that become zeros.
+  const std::string meet = R"(fc::meet\(1 \+ [^;]*;(?=\s*//))";
   expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
   expect_needed(R"(fc::commit_stores\(\);)", 1, kinds);
   // Where the output lies over the query, the store is waited for before that is released: not
