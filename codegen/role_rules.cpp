@@ -82,8 +82,7 @@ void ScheduleCheck::role_registers() const {
   refuse(
       fmt::format("{} blocks of {} threads a multiprocessor", s.blocks_per_processor, s.threads()),
       fmt::format("each thread begins with {} registers, a thread of the producer takes {}, and "
-                  "the {} that "
-                  "are left for a thread of the consumers are fewer",
+                  "the {} that are left for a thread of the consumers are fewer",
                   registers_at_start(s.threads(), s.blocks_per_processor), split.producer,
                   split.consumer),
       "fewer blocks_per_processor",

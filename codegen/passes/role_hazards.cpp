@@ -56,7 +56,7 @@ struct Use {
   bool multiplied = false;  ///< products of the role have read it, and the warps have not met since
   bool read = false;        ///< threads of the role have read it, and have not met since
   bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
-  bool awaited = false;  ///< threads have waited for it, each for itself
+  bool awaited = false;  ///< threads have waited for a slot of it, each for itself
 
   bool operator==(const Use&) const = default;
   void join(const Use& other) {
@@ -185,7 +185,7 @@ class RoleHazards {
         case OpCode::release:
           check_products(op, "releases", state);
           before_change(b, op, op.buffer, state);
-          if (state.uses[op.buffer.index].awaited && speaks_for_others(op.buffer))
+          if (state.uses[op.buffer.index].awaited && releases_for_warpgroup(op.buffer))
             meet(b, OpCode::meet_warpgroup, state);
           break;
         case OpCode::meet_warpgroup:
@@ -250,15 +250,14 @@ class RoleHazards {
   }
 
   void walk_condition(const Op& op, State& state) {
-    const State before = state;
     std::vector<State> ends;
     for (const BlockId region : Regions(op)) {
-      State& inside = ends.emplace_back(before);
+      State& inside = ends.emplace_back(state);
       walk(region, inside);
       Builder end(f_, region, f_[region].ops.size() - 1);
       for (std::size_t b = 0; b < inside.uses.size(); ++b) {
-        const Use &now = inside.uses[b], &then = before.uses[b];
-        if (now.by_role > then.by_role || now.by_warpgroup > then.by_warpgroup)
+        const Use &now = inside.uses[b], &then = state.uses[b];
+        if ((now.by_role && !then.by_role) || (now.by_warpgroup && !then.by_warpgroup))
           meet_writers(end, BufferId(b), inside);
       }
     }
@@ -268,16 +267,15 @@ class RoleHazards {
     for (const State& inside : ends) state.join(inside);
   }
 
-  /// A region without the products that bring warps together elsewhere, as that of a tile without keys,
-  /// meets itself, and the others do not.
+  /// Where the products of one region bring the warps of a warpgroup together, and the other region has
+  /// none, as that of a tile without keys, the warps meet in the latter, and not behind both.
   void meet_where_nothing_multiplies(const Op& op, std::vector<State>& ends) {
-    std::size_t at = 0;
-    for (const BlockId region : Regions(op)) {
+    for (std::size_t at = 0; const BlockId region : Regions(op)) {
       State& inside = ends[at++];
       Builder end(f_, region, f_[region].ops.size() - 1);
       for (std::size_t b = 0; b < inside.uses.size(); ++b)
-        if (inside.uses[b].awaited && speaks_for_others(BufferId(b)) &&
-            std::ranges::any_of(ends, [&](const State& end) { return !end.uses[b].awaited; }))
+        if (inside.uses[b].awaited && releases_for_warpgroup(BufferId(b)) &&
+            std::ranges::any_of(ends, [&](const State& s) { return !s.uses[b].awaited; }))
           meet(end, OpCode::meet_warpgroup, inside);
     }
   }
@@ -300,7 +298,7 @@ class RoleHazards {
     for (const BufferId buffer : read) state.uses[buffer.index].awaited = false;
   }
 
-  [[nodiscard]] bool speaks_for_others(BufferId ring) const {
+  [[nodiscard]] bool releases_for_warpgroup(BufferId ring) const {
     return f_[ring].transport == Transport::tma && releaser_of(f_, ring) == Releaser::warpgroup;
   }
 
@@ -332,8 +330,10 @@ class RoleHazards {
   void met(OpCode code, State& state) const {
     for (std::size_t i = 0; i < state.uses.size(); ++i) {
       Use& use = state.uses[i];
-      if (code == OpCode::cluster_sync) use.given = false;
-      if (code == OpCode::cluster_sync) continue;
+      if (code == OpCode::cluster_sync) {
+        use.given = false;
+        continue;
+      }
       use.by_warpgroup = use.drained = use.awaited = false;
       if (code != OpCode::meet_role) continue;
       use.by_role = use.read = false;

@@ -26,9 +26,9 @@ FC_DEVICE void arrive(u32 mbarrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
 }
 
-// By the threads for which `arrives` holds. A predicate, and no branch: behind a branch ptxas may leave
-// the one lane and the others of its warp apart, where they then wait for each other for ever, and it
-// keeps addresses out of uniform registers.
+// Arrives in the threads for which `arrives` holds. The instruction is predicated instead of standing
+// behind a branch: where one lane of a warp takes a branch, ptxas (13.0) may let the lane and its warp go
+// on apart, so that each waits for the other for ever, and keeps addresses out of uniform registers.
 FC_DEVICE void arrive_if(bool arrives, u32 mbarrier) {
   asm volatile(
       "{\n"

@@ -36,7 +36,8 @@ void Cluster::run(int first, const GridSize& grid) {
   if (size() > 1)
     for (const std::unique_ptr<Block>& block : blocks_) block->start_clocks();
   notes_seen_ = memory_.turns().notes();
-  // Another warp in every block; in the first one no warp that speaks for others.
+  // The slow warp differs from block to block. In the first one it is warp 1, no thread of which
+  // releases slots for its warpgroup.
   scheduler_.run([this] { run_thread(); }, [this] { return stuck(); }, first + 1);
   for (const std::unique_ptr<Block>& block : blocks_) block->finish();
 }

@@ -8,6 +8,7 @@ namespace flashcore {
 namespace {
 
 constexpr int most_arrivals = (1 << 20) - 1;
+constexpr std::int64_t never = -2;  // a thread has waited
 
 [[noreturn]] void fail(FaultKind kind, const Accessor& by, std::string why, std::string fix) {
   throw Fault{kind, by.line, std::move(why), std::move(fix), by.thread};
@@ -56,6 +57,7 @@ void Mbarriers::init(std::uint32_t address, int arrivals, Accessor by) {
   mbarrier.address = address;
   mbarrier.count = mbarrier.pending = arrivals;
   mbarrier.agent = clocks_.add_agent();
+  mbarrier.awaited.assign(static_cast<std::size_t>(scheduler_.threads()), never);
   mbarrier.init_thread = by.thread;
   mbarrier.init_line = by.line;
   mbarrier.init_time = clocks_.now(by.thread);
@@ -164,14 +166,15 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
     }
     --mbarrier.waiting;
   }
-  mbarrier.awaited[by.thread] = static_cast<std::int64_t>(mbarrier.phase) - 1;
+  mbarrier.awaited[static_cast<std::size_t>(by.thread)] =
+      static_cast<std::int64_t>(mbarrier.phase) - 1;
   clocks_.acquire(by.thread, mbarrier.over);
 }
 
 void Mbarriers::check_pace(const Mbarrier& mbarrier, int parity, const Accessor& by) {
+  const std::int64_t last = mbarrier.awaited[static_cast<std::size_t>(by.thread)];
   // Before the first phase lies one of parity 1, which is always over.
-  const auto last = mbarrier.awaited.find(by.thread);
-  const std::int64_t next = last != mbarrier.awaited.end() ? last->second + 1 : -parity;
+  const std::int64_t next = last == never ? -parity : last + 1;
   const bool waits_for_it = (next & 1) == parity;
   if (waits_for_it && mbarrier.phase >= next + 2) fail_behind(next, mbarrier.address, by);
 }

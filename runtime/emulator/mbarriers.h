@@ -45,8 +45,8 @@ class Mbarriers {
     int waiting = 0;               ///< threads
     std::vector<TensorBox> boxes;  ///< of this phase, on their way
     Clock gathered, over;  ///< released by arrivals so far; by those of phases that are over
-    std::map<int, std::int64_t> awaited;  ///< by thread: the last phase that it knows to be over
-    int agent = 0;                        ///< that writes the boxes
+    std::vector<std::int64_t> awaited;  ///< by thread: the last phase that it knows to be over
+    int agent = 0;                      ///< that writes the boxes
     int init_thread = 0, init_line = 0;
     std::int32_t init_time = 0;
 

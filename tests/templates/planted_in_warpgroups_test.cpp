@@ -86,7 +86,7 @@ TEST_P(PlantedInWarpgroups, EveryPartOfAStoreIsNeeded) {
   ASSERT_EQ(source_.body.find("fc::store_box") != std::string::npos, GetParam().stores_boxes);
   if (!GetParam().stores_boxes) return;
   const std::string await = R"(if \(thread % 128 == 0\) fc::wait_stores_read<0>\(\);)";
-  // Not that of a tile without keys, in front of registers that become zeros.
+  // The warps also meet in tiles without keys, where no comment follows; that is not for the store.
   const std::string meet = R"(fc::meet\(1 \+ [^;]*;(?=\s*//))";
   expect_needed(R"(fc::fence_async\(\);)", 1, kinds);
   expect_needed(R"(fc::commit_stores\(\);)", 1, kinds);
@@ -336,8 +336,8 @@ TEST_F(PlantedInLoadedBias, EveryLaneHasReadBeforeItsWarpReleases) {
             1);
 }
 
-/// In tiles without keys no product brings the warps of a warpgroup together, of which one thread releases
-/// the query for all.
+/// One thread releases the query for its warpgroup. In tiles without keys no product has brought the warps
+/// of the warpgroup together before that.
 TEST(PlantedInTilesWithoutKeys, WhoReleasesForItsWarpgroupHasMetIt) {
   AttentionSpec spec = small_spec();
   spec.mask = causal();

@@ -50,7 +50,7 @@ TEST(Scheduler, WaitEndsWhenTheCounterMoves) {
   EXPECT_EQ(order.front(), 63);
 }
 
-// What the others do not wait for, they have done before it begins.
+// The other warps have gone as far as they can without it before the slow warp begins.
 TEST(Scheduler, TheSlowWarpRunsWhereAllOthersWait) {
   Scheduler scheduler(128);
   std::uint32_t passed = 0;
