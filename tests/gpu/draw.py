@@ -175,13 +175,16 @@ def draw_length(pick: random.Random, longest: int) -> int:
 
 def draw_case(seed: int, index: int, spec: fc.AttentionSpec, longest: int) -> Case:
     pick = random.Random(f"{seed} case {index}")
-    # More tiles than a GPU has blocks at a time, now and then, so that blocks take several.
-    many = longest >= 1000 and pick.random() < 0.2
-    heads = spec.heads or pick.randint(1, 16 if many else 4)
-    longest = 700 if many else longest
+    # More tiles than a GPU has blocks at a time, often, so that blocks take several; then often so few
+    # keys that under a causal mask many tiles have none.
+    many = longest >= 1000 and pick.random() < 0.4
+    heads = spec.heads or pick.randint(1, 24 if many else 4)
+    longest = 1100 if many else longest
     q_len = draw_length(pick, longest)
     same = pick.random() < 0.4
     kv_len = q_len if same else draw_length(pick, longest)
+    if many and not same and pick.random() < 0.5:
+        q_len, kv_len = max(q_len, kv_len), min(q_len, kv_len) // pick.choice([1, 2, 5])
     batch = 0 if pick.random() < 0.02 else pick.randint(1, 8 if many else 3)
     sequences: tuple[tuple[int, int], ...] = ()
     if spec.layout == "thd":

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import os
 import re
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ from draw import FAMILIES, Case, Config, draw_case, draw_config
 import flashcore as fc
 from flashcore.kernels.just_in_time import default_target
 
+PATIENCE = 60  # seconds for one case
 REFUSED = "cases did not run: the kernel that returns lse, too, is refused: "
 
 
@@ -50,6 +53,11 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
             return None
         return f"refused: {error}"
     return call.wrong(*result)
+
+
+def give_up(message: str) -> None:
+    print(message, flush=True)
+    os._exit(1)
 
 
 def reason(text: str) -> str:
@@ -176,17 +184,25 @@ def main() -> int:
             number = min((i for i in accepted if i > number), default=accepted[0])
         config = configs[number]
         case = draw_case(options.seed, index, config.spec, options.max_length)
+        again = f"--family {family} --seed {options.seed} --only {index}"
+        # A kernel that never ends keeps the process from ending: say which one it is, and leave.
+        watch = threading.Timer(
+            PATIENCE, give_up, [f"FAIL {again}: hangs\n     {case}\n     {config}"]
+        )
+        watch.daemon = True
+        if options.device == "cuda":
+            watch.start()
         try:
             problem = run(kernels[number], config, case, options.seed, options.device)
         except Exception:  # a crash is a failure of this case, not the end of the others
             problem = traceback.format_exc(limit=3).strip()
+        watch.cancel()
         if problem is None:
             passed += 1
         elif problem.startswith(REFUSED):
             late[problem] += 1  # nothing ran: neither passed nor failed
         else:
             failed += 1
-            again = f"--family {family} --seed {options.seed} --only {index}"
             print(f"FAIL {again}: {problem}\n     {case}\n     {config}")
     for problem, count in late.most_common():
         print(f"{count} {problem}")
