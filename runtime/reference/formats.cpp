@@ -17,11 +17,19 @@ constexpr FloatFormat f16_format{11, -14, 15}, bf16_format{8, -126, 127};
 
 /// One rounding from double, subnormals and overflow included.
 double round_float(const FloatFormat& format, double value) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const int exponent = std::max(std::ilogb(value), format.lowest);
-  const double unit = std::ldexp(1.0, exponent - (format.significand - 1));
-  const double rounded = std::nearbyint(value / unit) * unit;  // ties to even, the default mode
-  if (std::abs(rounded) < std::ldexp(1.0, format.highest + 1)) return std::copysign(rounded, value);
+  constexpr int bias = 1023, fraction = 52;  // of double
+  const auto power = [](int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + bias) << fraction);
+  };
+  const double size = std::abs(value), too_large = power(format.highest + 1);
+  if (std::isnan(value)) return value;
+  if (size >= too_large) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  const int exponent = std::max(
+      static_cast<int>(std::bit_cast<std::uint64_t>(size) >> fraction) - bias, format.lowest);
+  // A sum with this number has the format's last place as its own, and is rounded to it, ties to even.
+  const double anchor = power(exponent + fraction + 1 - format.significand);
+  const double rounded = (size + anchor) - anchor;
+  if (rounded < too_large) return std::copysign(rounded, value);
   return std::copysign(std::numeric_limits<double>::infinity(), value);
 }
 

@@ -1,6 +1,9 @@
 // Sequences with lengths of their own, packed and padded, on every target under the schedules that
 // ship. What belongs to no sequence, or to another one, is NaN: a kernel that reads it shows it,
 // and one that writes where nobody should leaves a number.
+#include <set>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
@@ -27,11 +30,13 @@ AttentionInputs padded(int q_len, int kv_len, std::vector<int> q, std::vector<in
 }
 
 void expect_right(AttentionSpec spec, const std::vector<AttentionInputs>& launches) {
+  std::set<std::string> have_run;  // of targets that get the same kernel one runs it
   for (const Target& target : all_targets()) {
     SCOPED_TRACE(target.name);
     spec.dtype = target.bf16 ? DType::bf16 : DType::f16;
     const KernelSource source =
         generate(attention_forward(spec), attention_schedule(spec, target), target);
+    if (!have_run.insert(source.text()).second) continue;
     for (const AttentionInputs& in : launches) {
       KernelRun run = attention_run(spec, in);
       const EmulationReport report = run.emulate(source);

@@ -25,6 +25,12 @@ ReferenceOptions options_for(const ir::Function& f) {
   return cut ? in_tiles : ReferenceOptions{};
 }
 
+/// Of the extents that a text names.
+std::int64_t extent_of(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  if (name == "M") return rows;
+  return name == "B" || name == "H" ? 3 : columns;
+}
+
 std::vector<Array> random_arrays(const ir::Function& f, std::int64_t rows, std::int64_t columns) {
   std::mt19937 random(5);
   std::normal_distribution<double> normal(-1);  // so that a zero where -inf belongs shows
@@ -33,7 +39,7 @@ std::vector<Array> random_arrays(const ir::Function& f, std::int64_t rows, std::
     std::vector<std::int64_t> shape;
     std::int64_t elements = 1;
     for (const Extent& dim : tensor.dims) {
-      shape.push_back(dim.of(dim.name == "M" ? rows : columns));
+      shape.push_back(dim.of(extent_of(dim.name, rows, columns)));
       elements *= shape.back();
     }
     std::vector<double> values;

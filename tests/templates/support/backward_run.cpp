@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/generate.h"
-#include "dsl/error.h"
 #include "dsl/json.h"
 #include "runtime/reference/formats.h"
 #include "templates/attention_backward.h"
@@ -244,10 +242,9 @@ class Definition {
 };
 
 /// One launch; its outputs join what is given to the programs behind it.
-std::string launch(const Program& program, const Schedule& schedule, const Target& target,
-                   Definition& definition) {
+std::string launch(const Program& program, const ScheduledKernel& kernel, Definition& definition) {
   KernelRun run(program, definition.inputs(program));
-  run.emulate(generate(program, schedule, target));
+  run.emulate(kernel.source);
   const auto& tensors = program.function().tensors;
   // The reference would add once more to what the kernel has added.
   bool adds = false;
@@ -257,7 +254,7 @@ std::string launch(const Program& program, const Schedule& schedule, const Targe
   std::string report = definition.cancels() || adds ? "" : run.compare();
   for (std::size_t t = 0; t < tensors.size(); ++t)
     if (tensors[t].output) definition.given[tensors[t].name] = run.values(t);
-  if (!report.empty()) report += fmt::format("  under {}\n", to_json(schedule));
+  if (!report.empty()) report += fmt::format("  under {}\n", to_json(kernel.schedule));
   return report;
 }
 
@@ -284,35 +281,38 @@ std::string compare_gradients(const Definition& definition) {
 
 }  // namespace
 
-std::string compare_backward(const AttentionSpec& spec, const Target& target,
-                             const std::function<bool(const Site&)>& visible,
-                             const BackwardProblem& problem, bool all_schedules) {
+std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Target& target,
+                                             bool adding, bool all_schedules) {
   std::vector<Program> programs{attention_backward_rows(spec)};
-  if (problem.adding)
+  if (adding)
     programs.insert(programs.end(),
                     {attention_backward_adding_zeros(spec), attention_backward_adding_keys(spec),
                      attention_backward_adding_queries(spec)});
   else
     programs.insert(programs.end(),
                     {attention_backward_keys(spec), attention_backward_queries(spec)});
-  if (!problem.adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
+  if (!adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
   if (spec.group() > 1) programs.push_back(attention_backward_groups(spec));
+  std::vector<ProgramKernels> kernels;
+  for (const Program& program : programs)
+    kernels.push_back(generate_for(program,
+                                   attention_backward_schedules(program.name(), spec, target),
+                                   target, all_schedules));
+  return kernels;
+}
+
+std::string compare_backward(const std::vector<ProgramKernels>& programs, const AttentionSpec& spec,
+                             const std::function<bool(const Site&)>& visible,
+                             const BackwardProblem& problem) {
   Definition definition(spec, visible, problem);
   std::string report;
-  for (const Program& program : programs) {
-    int launches = 0;
+  for (const auto& [program, kernels] : programs) {
     const std::map<std::string, Values> given = definition.given;
-    for (const Schedule& schedule : attention_backward_schedules(program.name(), spec, target)) {
-      if (launches > 0 && !all_schedules) break;
+    for (const ScheduledKernel& kernel : kernels) {
       definition.given = given;
-      try {
-        report += launch(program, schedule, target, definition);
-        ++launches;
-      } catch (const ScheduleError&) {
-        // The next one is what a user gets.
-      }
+      report += launch(program, kernel, definition);
     }
-    if (launches == 0) report += fmt::format("{}: no schedule fits\n", program.name());
+    if (kernels.empty()) report += fmt::format("{}: no schedule fits\n", program.name());
     if (!report.empty()) return report;
   }
   return compare_gradients(definition);

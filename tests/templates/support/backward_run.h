@@ -8,6 +8,7 @@
 
 #include "dsl/attention_spec.h"
 #include "dsl/target.h"
+#include "tests/support/program_kernels.h"
 #include "tests/templates/support/random_expression.h"
 
 namespace flashcore {
@@ -21,15 +22,18 @@ struct BackwardProblem {
   std::vector<int> q_lens = {}, kv_lens = {};
   std::function<double(const Site&)> sink = [](const Site&) { return -INFINITY; };
   std::vector<CapturedValues> captured = {};
-  /// By the programs of attention_backward_adding.
-  bool adding = false;
 };
 
-/// Runs all programs of a spec under the first of their schedules that the target can run, or under
-/// all of those, each with the others' first. Differences between what an output is and what the
-/// reference says, and between the gradients and their definition; empty if there are none.
-std::string compare_backward(const AttentionSpec& spec, const Target& target,
+/// All programs of a spec under the first of their schedules that the target can run, or under all of
+/// those; with `adding` those of attention_backward_adding.
+std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Target& target,
+                                             bool adding, bool all_schedules);
+
+/// Runs them, each program's last kernel in front of the programs behind it. Differences between what
+/// an output is and what the reference says, and between the gradients and their definition; empty if
+/// there are none.
+std::string compare_backward(const std::vector<ProgramKernels>& programs, const AttentionSpec& spec,
                              const std::function<bool(const Site&)>& visible,
-                             const BackwardProblem& problem, bool all_schedules);
+                             const BackwardProblem& problem);
 
 }  // namespace flashcore

@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/generate.h"
-#include "dsl/error.h"
 #include "dsl/json.h"
 #include "runtime/reference/formats.h"
 #include "tests/support/kernel_run.h"
@@ -35,7 +33,7 @@ class Definition {
               std::min(p_.spread, most));
     k_ = draw(static_cast<std::size_t>(p_.batch * p_.kv_heads * p_.kv_len * d()), 1);
     v_ = draw(static_cast<std::size_t>(p_.batch * p_.kv_heads * p_.kv_len * dv()), 1);
-    for (const bool rounded : {false, true}) define(rounded);
+    define();
     lay_out();
     if (given_spec_.page_size) cut_into_pages(random);
     for (const CapturedValues& values : p_.captured) given[values.tensor.name] = values.values;
@@ -104,46 +102,55 @@ class Definition {
     return static_cast<std::size_t>((b * heads + h) * length + i);
   }
 
-  void define(bool rounded) {
-    const auto round = [&](double x) { return rounded ? round_to(spec_.dtype, x) : x; };
-    Values& o = rounded ? plain_ : o_;
-    o.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len * dv()), 0);
+  void define() {
+    o_.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len * dv()), 0);
+    plain_ = o_;
     lse_.assign(static_cast<std::size_t>(p_.batch * p_.heads * p_.q_len), -INFINITY);
     for (int b = 0; b < p_.batch; ++b)
       for (int h = 0; h < p_.heads; ++h)
-        for (int i = 0; i < own(p_.q_lens, b, p_.q_len); ++i) {
-          const int keys = own(p_.kv_lens, b, p_.kv_len), kv = h / (p_.heads / p_.kv_heads);
-          Site site{.b = b, .h = h, .q_idx = i, .q_len = own(p_.q_lens, b, p_.q_len)};
-          site.kv_len = keys;
-          const std::size_t row = at(b, p_.heads, h, p_.q_len, i);
-          Values scores(static_cast<std::size_t>(keys), -INFINITY);
-          double most = p_.sink(site);
-          for (int j = 0; j < keys; ++j) {
-            site.kv_idx = j;
-            if (!p_.visible(site)) continue;
-            site.score = 0;
-            const std::size_t key = at(b, p_.kv_heads, kv, p_.kv_len, j);
-            for (int c = 0; c < d(); ++c)
-              site.score += q_[row * static_cast<std::size_t>(d()) + static_cast<std::size_t>(c)] *
-                            k_[key * static_cast<std::size_t>(d()) + static_cast<std::size_t>(c)];
-            site.score *= scale();
-            scores[static_cast<std::size_t>(j)] = p_.score(site);
-            most = std::max(most, scores[static_cast<std::size_t>(j)]);
-          }
-          if (std::isinf(most)) continue;
-          double total = std::exp(p_.sink(site) - most);
-          for (const double score : scores) total += std::exp(score - most);
-          lse_[row] = most + std::log(total);
-          for (int c = 0; c < dv(); ++c) {
-            double sum = 0;
-            for (int j = 0; j < keys; ++j)
-              sum += round(std::exp(scores[static_cast<std::size_t>(j)] - most)) *
-                     v_[at(b, p_.kv_heads, kv, p_.kv_len, j) * static_cast<std::size_t>(dv()) +
-                        static_cast<std::size_t>(c)];
-            o[row * static_cast<std::size_t>(dv()) + static_cast<std::size_t>(c)] =
-                round(sum / total);
-          }
-        }
+        for (int i = 0; i < own(p_.q_lens, b, p_.q_len); ++i) define_row(b, h, i);
+  }
+
+  void define_row(int b, int h, int i) {
+    const int keys = own(p_.kv_lens, b, p_.kv_len), kv = h / (p_.heads / p_.kv_heads);
+    const std::size_t row = at(b, p_.heads, h, p_.q_len, i);
+    const auto line = [](auto& values, std::size_t number, int dim) {
+      return values.data() + number * static_cast<std::size_t>(dim);
+    };
+    Site site{.b = b, .h = h, .q_idx = i, .q_len = own(p_.q_lens, b, p_.q_len)};
+    site.kv_len = keys;
+    Values scores(static_cast<std::size_t>(keys), -INFINITY);
+    const double sink = p_.sink(site);
+    double most = sink;
+    for (int j = 0; j < keys; ++j) {
+      site.kv_idx = j;
+      if (!p_.visible(site)) continue;
+      const double* query = line(q_, row, d());
+      site.score =
+          scale() * std::inner_product(query, query + d(),
+                                       line(k_, at(b, p_.kv_heads, kv, p_.kv_len, j), d()), 0.);
+      const double score = scores[static_cast<std::size_t>(j)] = p_.score(site);
+      most = std::max(most, score);
+    }
+    if (std::isinf(most)) return;
+    double total = std::exp(sink - most);
+    double *exact = line(o_, row, dv()), *plain = line(plain_, row, dv());
+    for (int j = 0; j < keys; ++j) {
+      const double score = scores[static_cast<std::size_t>(j)];
+      if (score == -INFINITY) continue;
+      const double weight = std::exp(score - most), rounded = round_to(spec_.dtype, weight);
+      total += weight;
+      const double* value = line(v_, at(b, p_.kv_heads, kv, p_.kv_len, j), dv());
+      for (int c = 0; c < dv(); ++c) {
+        exact[c] += weight * value[c];
+        plain[c] += rounded * value[c];
+      }
+    }
+    lse_[row] = most + std::log(total);
+    for (int c = 0; c < dv(); ++c) {
+      exact[c] /= total;
+      plain[c] = round_to(spec_.dtype, plain[c] / total);
+    }
   }
 
   /// Tensors in the spec's layout, NaN beyond the sequences.
@@ -214,10 +221,9 @@ class Definition {
 };
 
 /// One launch; its outputs join what is given to the program behind it.
-std::string launch(const Program& program, const Schedule& schedule, const Target& target,
-                   Definition& definition) {
+std::string launch(const Program& program, const ScheduledKernel& kernel, Definition& definition) {
   KernelRun run(program, definition.inputs(program));
-  const EmulationReport emulated = run.emulate(generate(program, schedule, target));
+  const EmulationReport emulated = run.emulate(kernel.source);
   // The weights of a row of large scores have a rounding error in common, which the combination
   // divides away.
   std::string report = definition.has_large_scores() ? "" : run.compare();
@@ -226,49 +232,37 @@ std::string launch(const Program& program, const Schedule& schedule, const Targe
   const auto& tensors = program.function().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t)
     if (tensors[t].output) definition.given[tensors[t].name] = run.values(t);
-  if (!report.empty()) report += fmt::format("  under {}\n", to_json(schedule));
+  if (!report.empty()) report += fmt::format("  under {}\n", to_json(kernel.schedule));
   return report;
-}
-
-/// The schedules that the target can run, all or the first.
-std::vector<Schedule> fitting(const Program& program, const std::vector<Schedule>& schedules,
-                              const Target& target, bool all) {
-  std::vector<Schedule> fit;
-  for (const Schedule& schedule : schedules) {
-    try {
-      generate(program, schedule, target);
-      fit.push_back(schedule);
-      if (!all) break;
-    } catch (const ScheduleError&) {
-      continue;
-    }
-  }
-  return fit;
 }
 
 }  // namespace
 
-std::string compare_decode(const DecodeSpec& spec, const Target& target, const DecodeRun& problem,
-                           bool all_schedules) {
-  const Program split = attention_decode_split(spec), combine = attention_decode_combine(spec);
+std::vector<ProgramKernels> decode_kernels(const DecodeSpec& spec, const Target& target, int q_len,
+                                           bool all_schedules) {
   int row_tile = 16;
-  while (row_tile < (spec.packs_heads() ? spec.attention.group() : 1) * problem.q_len &&
+  while (row_tile < (spec.packs_heads() ? spec.attention.group() : 1) * q_len &&
          row_tile < (spec.rows == DecodeRows::packed ? most_decode_rows : 128))
     row_tile *= 2;
   if (spec.rows != DecodeRows::packed) row_tile = std::max(64, row_tile);
-  const auto of_split = fitting(split, attention_decode_split_schedules(spec, target, row_tile),
-                                target, all_schedules);
-  const auto of_combine =
-      fitting(combine, attention_decode_combine_schedules(spec, target), target, all_schedules);
-  if (of_split.empty() || of_combine.empty()) return "no schedule fits\n";
+  return {
+      generate_for(attention_decode_split(spec),
+                   attention_decode_split_schedules(spec, target, row_tile), target, all_schedules),
+      generate_for(attention_decode_combine(spec), attention_decode_combine_schedules(spec, target),
+                   target, all_schedules)};
+}
+
+std::string compare_decode(const std::vector<ProgramKernels>& programs, const DecodeSpec& spec,
+                           const DecodeRun& problem) {
+  const ProgramKernels &split = programs.at(0), &combine = programs.at(1);
+  if (split.kernels.empty() || combine.kernels.empty()) return "no schedule fits\n";
   Definition definition(spec, problem);
   std::string report;
-  for (const Schedule& first : of_split)
-    for (const Schedule& second : of_combine) {
-      report += launch(split, first, target, definition);
-      report += launch(combine, second, target, definition);
-      report += definition.compare();
-    }
+  for (std::size_t i = 0; i < std::max(split.kernels.size(), combine.kernels.size()); ++i) {
+    report += launch(split.program, split.kernels[i % split.kernels.size()], definition);
+    report += launch(combine.program, combine.kernels[i % combine.kernels.size()], definition);
+    report += definition.compare();
+  }
   return report;
 }
 

@@ -8,6 +8,7 @@
 
 #include "dsl/target.h"
 #include "templates/attention_decode.h"
+#include "tests/support/program_kernels.h"
 #include "tests/templates/support/random_expression.h"
 
 namespace flashcore {
@@ -24,10 +25,15 @@ struct DecodeRun {
   std::vector<CapturedValues> captured = {};
 };
 
-/// Runs both programs under the first of their schedules that the target can run, or under all of
-/// those. Differences between what each stores and what the reference says, and between the output
-/// and its definition; empty if there are none.
-std::string compare_decode(const DecodeSpec& spec, const Target& target, const DecodeRun& problem,
-                           bool all_schedules = false);
+/// Both programs under the first of their schedules that the target can run, or under all of those;
+/// schedules are those of a problem with so many query rows.
+std::vector<ProgramKernels> decode_kernels(const DecodeSpec& spec, const Target& target, int q_len,
+                                           bool all_schedules = false);
+
+/// Runs them, one of each program after the other until all have run. Differences between what each
+/// stores and what the reference says, and between the output and its definition; empty if there are
+/// none.
+std::string compare_decode(const std::vector<ProgramKernels>& programs, const DecodeSpec& spec,
+                           const DecodeRun& problem);
 
 }  // namespace flashcore
