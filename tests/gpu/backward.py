@@ -98,8 +98,10 @@ def lost_in_differences(
 ) -> list[float]:
     """What single precision may lose of dq, dk and dv in the differences of dP and delta.
 
-    One difference loses 2^-22 of the largest product. dk sums them over rows, of whose independent
-    errors the squares add up, weighted by the squares of the softmax weights.
+    One difference loses 2^-22 of the largest product of an element of dout, one of v, and the one
+    of q or k that it is multiplied by. dk sums differences over query rows, whose errors are
+    independent: the squares of typical ones, 2^-20 of typical elements, add up, each weighted by
+    the square of its softmax weight.
     """
     q, k, v, dout = (x.double() for x in tensors)
     most_q, most_k, most_v, most_dout = (x.abs().max().item() for x in (q, k, v, dout))

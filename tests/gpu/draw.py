@@ -175,8 +175,8 @@ def draw_length(pick: random.Random, longest: int) -> int:
 
 def draw_case(seed: int, index: int, spec: fc.AttentionSpec, longest: int) -> Case:
     pick = random.Random(f"{seed} case {index}")
-    # More tiles than a GPU has blocks at a time, often, so that blocks take several; then often so
-    # few keys that under a causal mask many tiles have none.
+    # Often more output tiles than a GPU runs blocks at a time, so that blocks compute several;
+    # some of these cases have so few keys that under a causal mask many output tiles see none.
     many = longest >= 1000 and pick.random() < 0.4
     heads = spec.heads or pick.randint(1, 24 if many else 4)
     longest = 1100 if many else longest

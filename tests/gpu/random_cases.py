@@ -32,7 +32,7 @@ from draw import FAMILIES, Case, Config, draw_case, draw_config
 import flashcore as fc
 from flashcore.kernels.just_in_time import default_target
 
-PATIENCE = 60  # seconds for one case
+LONGEST_CASE = 60  # seconds; what takes longer waits for ever
 REFUSED = "cases did not run: the kernel that returns lse, too, is refused: "
 
 
@@ -56,6 +56,7 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
 
 
 def give_up(message: str) -> None:
+    """Ends the process at once, whatever its other threads wait for."""
     print(message, flush=True)
     os._exit(1)
 
@@ -187,7 +188,9 @@ def main() -> int:
         again = f"--family {family} --seed {options.seed} --only {index}"
         # A kernel that never ends keeps the process from ending: say which one it is, and leave.
         watch = threading.Timer(
-            PATIENCE, give_up, [f"FAIL {again}: hangs\n     {case}\n     {config}"]
+            LONGEST_CASE,
+            give_up,
+            [f"FAIL {again}: has not ended after {LONGEST_CASE} s\n     {case}\n     {config}"],
         )
         watch.daemon = True
         if options.device == "cuda":

@@ -2,6 +2,7 @@
 
 #include "codegen/generate.h"
 #include "dsl/error.h"
+#include "dsl/json.h"
 
 namespace flashcore {
 
@@ -22,7 +23,8 @@ ProgramKernels generate_for(const Program& program, const std::vector<Schedule>&
 std::string text_of(std::span<const ProgramKernels> programs) {
   std::string text;
   for (const ProgramKernels& program : programs)
-    for (const ScheduledKernel& kernel : program.kernels) text += kernel.source.text();
+    for (const ScheduledKernel& kernel : program.kernels)
+      text += to_json(kernel.schedule) + kernel.source.text();
   return text;
 }
 

@@ -26,8 +26,8 @@ struct ProgramKernels {
 ProgramKernels generate_for(const Program& program, const std::vector<Schedule>& schedules,
                             const Target& target, bool all_schedules);
 
-/// The text of all of them. Targets that get the same text need one run in the emulator, which knows
-/// kernels and no targets.
+/// The schedules and source texts of all kernels. Of several targets for which they are the same one is
+/// enough in the emulator, which is told of the kernel and not of the target.
 std::string text_of(std::span<const ProgramKernels> programs);
 
 }  // namespace flashcore
