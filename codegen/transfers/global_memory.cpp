@@ -10,7 +10,7 @@ using namespace ir;
 
 namespace {
 
-/// A 16-bit tile in accumulator fragments, four by four: each lane can get a whole chunk of a row.
+/// A 16-bit tile in accumulator fragments, of four of which each lane can get a whole chunk of a row.
 /// Only beside the copy engine, whose blocks have no place for the tile in shared memory, or are to
 /// keep it for the next one.
 bool stores_by_quads(const Function& f, const Schedule& schedule, const Op& op) {
@@ -20,8 +20,8 @@ bool stores_by_quads(const Function& f, const Schedule& schedule, const Op& op) 
     return false;
   const AxisLayout &rows = value.layout.axes[0], &columns = value.layout.axes[1];
   return op.coordinates.back().axis == value.type.axes[1] && columns.slots == 2 &&
-         columns.lanes == 4 && columns.warps == 1 && columns.fragments % 4 == 0 &&
-         rows.lanes == 8 && rows.slots == 2;
+         columns.lanes == 4 && columns.warps == 1 && columns.fragments > 1 && rows.lanes == 8 &&
+         rows.slots == 2;
 }
 
 }  // namespace
@@ -83,10 +83,13 @@ void KernelPrinter::print_quad_store(const Op& op) {
             rows.fragments > 1 ? " + i * 16" : "");
   out_.line("{}* const line = {} + row * {} + {};", type, pointer,
             fields_.stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
-  const auto across = out_.unrolled("j", columns.fragments / 4);
-  out_.line("fc::u32 word[4];");
+  // Where fragments are left of a group of four, some lanes get no chunk of them.
+  const bool whole = columns.fragments % 4 == 0;
+  const auto across = out_.unrolled("j", (columns.fragments + 3) / 4);
+  out_.line("fc::u32 word[4]{};", whole ? "" : "{}");
   {
     auto pack = out_.unrolled("n", 4, false);
+    const auto held = out_.guarded(whole ? "" : fmt::format("j * 4 + n < {}", columns.fragments));
     out_.line(
         "word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);",
         type, storage_[value.index], i);
@@ -95,6 +98,7 @@ void KernelPrinter::print_quad_store(const Op& op) {
   out_.line("const int column = j * 32 + lane % 4 * 8;");
   std::string inside;
   if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
+  if (!whole) append(inside, " && ", fmt::format("column < {}", columns.fragments * 8));
   const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
   const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
   if (column_axis.may_overrun()) append(inside, " && ", left + " > 0");
