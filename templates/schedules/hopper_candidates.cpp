@@ -124,19 +124,23 @@ int columns_of_two_warpgroups(const Traits& traits) {
 /// Those of tiles of 192 rows, where registers hold them and the score expression.
 std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
   if (traits.widest > 128 || traits.mask.loaded_elements()) return std::nullopt;
+  // Positions that are computed for the scores of all tiles take the registers of 32 columns.
+  const int positions = traits.by_position && !traits.masked && !traits.ragged ? 32 : 0;
   if (traits.widest <= 64) {
     if (traits.softcap_with_maximum) return std::nullopt;
     // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
     const bool two_sums = traits.score.softcap && traits.spec.lse && traits.mask.bounds_loop();
-    return traits.in_sequences ? 96 : two_sums ? 112 : 128;
+    return traits.in_sequences ? 96 : two_sums ? 112 : 128 - positions;
   }
   if (traits.widest <= 112) {
     const bool room =
         traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
                       : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
-    if (!room || traits.few_tiles_a_row || traits.score.looks_up || traits.loads)
+    if (!room || traits.few_tiles_a_row || traits.score.looks_up || traits.loads ||
+        (positions > 0 && traits.widest > 96))
       return std::nullopt;
-    return traits.widest > 96 || traits.in_sequences ? 80 : traits.widest > 80 ? 96 : 112;
+    const bool narrow = traits.widest > 96 || traits.in_sequences;
+    return (narrow ? 80 : traits.widest > 80 ? 96 : 112) - positions;
   }
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
 }
@@ -152,18 +156,33 @@ Schedule large(const Traits& traits, int rows, int cols) {
     const bool apart = traits.masked && traits.plain && s.persistent && !traits.loads &&
                        (traits.widest == 192 || traits.widest == 256);
     s.peel_masks = s.peel_masks || apart;
-    s.rescale_before_product = !traits.masked || apart;
-    s.rescale_before_wait = apart;
-    s.staged_stores = !traits.masked && !traits.may_persist;
+    // From 160 to 176 columns it pays without such loops, if most tiles do without the scaling: 1 to 4 %.
+    s.lazy_scaling = traits.masked && traits.plain && s.persistent && !traits.loads &&
+                     (traits.widest == 160 || traits.widest == 176);
+    if (s.lazy_scaling) s.reduction_chains = 2;
+    s.rescale_before_wait = apart || s.lazy_scaling;
+    s.rescale_before_product = !traits.masked || s.rescale_before_wait;
+    // Beside keys, values and a query there is room for the output at a head_dim of 144 alone: 3 to 9 %
+    // with 1024 keys.
+    const int output = 2 * rows * traits.dv;
+    s.staged_stores =
+        s.persistent ? tile_bytes(traits, s) + output <= shared_bytes : !traits.masked;
     // 3 % faster with 256 columns and 1024 keys than from the last tile on.
     s.descending = !traits.masked && traits.widest != 256;
     return s;
   }
   if (traits.widest > 112 && s.peel_masks) s.staged_stores = false;
   if (s.persistent) fetch_ahead(traits, s);
+  // Of three warpgroups one rescales beside the products of the others, which pays for draws of tiles
+  // as well: 1 to 8 % together, most in long loops. ptxas makes better code without staged stores.
+  const bool beside = s.persistent && traits.plain && !traits.masked && !traits.loads &&
+                      rows == 192 && traits.widest > 32 && traits.widest <= 112;
+  s.lazy_scaling = s.rescale_before_product = beside;
+  if (beside) s.tile_scheduler = PersistentScheduler::dynamic;
+  if (beside && traits.widest <= 80) s.staged_stores = false;
   // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
   s.sums_by_products =
-      s.persistent && traits.widest <= 64 && !traits.loads &&
+      s.persistent && !beside && traits.widest <= 64 && !traits.loads &&
       ((traits.plain && !traits.masked) || (traits.score.softcap && !traits.softcap_with_maximum));
   if (!traits.masked) return s;
   if (traits.widest <= 64 && traits.by_position && traits.mask.divides()) s.staged_stores = false;
@@ -175,8 +194,11 @@ Schedule large(const Traits& traits, int rows, int cols) {
   s.peel_masks = traits.plain;
   s.descending =
       traits.widest <= 64 ? !traits.plain && !traits.score.softcap : traits.score.softcap;
-  if (traits.plain || traits.widest > 64) s.staged_stores = false;
-  if (traits.plain && traits.widest <= 64) s.lazy_scaling = rows == 192;
+  s.staged_stores = false;
+  if (traits.plain && rows == 192) {
+    s.lazy_scaling = true;
+    s.rescale_before_product = s.rescale_before_wait = traits.widest > 64;
+  }
   return s;
 }
 
@@ -200,7 +222,7 @@ std::vector<bool> ways_of_issuing(const Traits& traits) {
 /// by side as L2 has room for; one head after the other; and, where tiles differ in length, all heads
 /// side by side, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
-  to.push_back(s);
+  if (s.tile_scheduler != PersistentScheduler::dynamic) to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
   // sums of a softcap with a maximum and an LSE: with as many key columns as the static scheduler has,
   // ptxas spills, and in tiles of 192 rows with fewer as well.
@@ -227,8 +249,9 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
 /// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
 /// do lookups with three blocks on a multiprocessor, nor a mask that reads tables, as documents do,
-/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128. With ALiBi
-/// besides, tiles have fewer key columns and fit.
+/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128, nor positions
+/// that are divided, beside such a bias with 192 rows. With ALiBi besides, tiles have fewer key columns
+/// and fit.
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
@@ -238,7 +261,8 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(s);
   const bool crowded =
       traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
-  const bool loads_beside_lookups = traits.loads && traits.mask.looks_up();
+  const bool loads_beside_lookups =
+      traits.loads && (traits.mask.looks_up() || (traits.mask.divides() && s.tiles["rows"] == 192));
   if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
       loads_beside_lookups || traits.mask.by_head())
     return;
@@ -292,18 +316,25 @@ void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   if (traits.masked && traits.widest == 240) return;
   Schedule s = large(traits, 128, most_columns);
   s.multicast_blocks = 2;
-  s.ping_pong = traits.widest < 256;
-  // A full mask cuts the last tile alone, which stands in front of the loop. ptxas compiles the loop in two
-  // thirds of the time without one for masked tiles beside it, and below 256 columns to slower code.
-  s.peel_masks = traits.masked || traits.widest < 256;
-  s.descending = !traits.masked;
+  s.staged_stores = false;
   if (traits.masked) {
+    s.ping_pong = traits.widest < 256;
+    s.reduction_chains = 1;
+    s.peel_masks = true;
     s.grid_order = GridOrder::grouped;
     s.tile_scheduler = PersistentScheduler::dynamic;
     s.outer_stages = 1;
   } else {
+    s.ping_pong = traits.widest > 160 && traits.widest < 256;
+    // A full mask cuts the last tile alone, which stands in front of the loop. ptxas compiles the loop in
+    // two thirds of the time without one for masked tiles beside it, and from 176 to 240 columns to slower
+    // code.
+    s.peel_masks = traits.widest > 160 && traits.widest < 256;
     s.rescale_before_product = s.rescale_before_wait = true;
+    // 1 to 6 % in long loops, and a loss of 1 to 2 % at 192 and 256 columns.
+    s.lazy_scaling = traits.widest != 192 && traits.widest != 256;
   }
+  s.descending = !traits.masked;
   while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
   to.push_back(std::move(s));
 }
