@@ -163,10 +163,10 @@ Schedule large(const Traits& traits, int rows, int cols) {
     s.rescale_before_wait = apart || s.lazy_scaling;
     s.rescale_before_product = !traits.masked || s.rescale_before_wait;
     // Beside keys, values and a query there is room for the output at a head_dim of 144 alone: 3 to 9 %
-    // with 1024 keys.
+    // with 1024 keys. Scores that take registers spill with it.
     const int output = 2 * rows * traits.dv;
-    s.staged_stores =
-        s.persistent ? tile_bytes(traits, s) + output <= shared_bytes : !traits.masked;
+    s.staged_stores = s.persistent ? traits.plain && tile_bytes(traits, s) + output <= shared_bytes
+                                   : !traits.masked;
     // 3 % faster with 256 columns and 1024 keys than from the last tile on.
     s.descending = !traits.masked && traits.widest != 256;
     return s;
