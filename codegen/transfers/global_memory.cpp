@@ -84,12 +84,13 @@ void KernelPrinter::print_quad_store(const Op& op) {
   out_.line("{}* const line = {} + row * {} + {};", type, pointer,
             fields_.stride(op.tensor, dimension_along(op, axes[0])), begin(axes[1]));
   // Where fragments are left of a group of four, some lanes get no chunk of them.
-  const bool whole = columns.fragments % 4 == 0;
+  const bool whole_groups = columns.fragments % 4 == 0;
   const auto across = out_.unrolled("j", (columns.fragments + 3) / 4);
-  out_.line("fc::u32 word[4]{};", whole ? "" : "{}");
+  out_.line("fc::u32 word[4]{};", whole_groups ? "" : "{}");
   {
     auto pack = out_.unrolled("n", 4, false);
-    const auto held = out_.guarded(whole ? "" : fmt::format("j * 4 + n < {}", columns.fragments));
+    const auto held =
+        out_.guarded(whole_groups ? "" : fmt::format("j * 4 + n < {}", columns.fragments));
     out_.line(
         "word[n] = fc::pack<{0}>({1}[{2}][j * 4 + n][2 * r], {1}[{2}][j * 4 + n][2 * r + 1]);",
         type, storage_[value.index], i);
@@ -98,7 +99,7 @@ void KernelPrinter::print_quad_store(const Op& op) {
   out_.line("const int column = j * 32 + lane % 4 * 8;");
   std::string inside;
   if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
-  if (!whole) append(inside, " && ", fmt::format("column < {}", columns.fragments * 8));
+  if (!whole_groups) append(inside, " && ", fmt::format("column < {}", columns.fragments * 8));
   const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
   const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
   if (column_axis.may_overrun()) append(inside, " && ", left + " > 0");

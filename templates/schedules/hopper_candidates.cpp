@@ -124,23 +124,23 @@ int columns_of_two_warpgroups(const Traits& traits) {
 /// Those of tiles of 192 rows, where registers hold them and the score expression.
 std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
   if (traits.widest > 128 || traits.mask.loaded_elements()) return std::nullopt;
-  // Positions that are computed for the scores of all tiles take the registers of 32 columns.
-  const int positions = traits.by_position && !traits.masked && !traits.ragged ? 32 : 0;
+  // A score computed from positions, in every key tile, takes the registers of 32 key columns.
+  const int taken = traits.by_position && !traits.masked && !traits.ragged ? 32 : 0;
   if (traits.widest <= 64) {
     if (traits.softcap_with_maximum) return std::nullopt;
     // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
     const bool two_sums = traits.score.softcap && traits.spec.lse && traits.mask.bounds_loop();
-    return traits.in_sequences ? 96 : two_sums ? 112 : 128 - positions;
+    return traits.in_sequences ? 96 : two_sums ? 112 : 128 - taken;
   }
   if (traits.widest <= 112) {
     const bool room =
         traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
                       : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
     if (!room || traits.few_tiles_a_row || traits.score.looks_up || traits.loads ||
-        (positions > 0 && traits.widest > 96))
+        (taken > 0 && traits.widest > 96))
       return std::nullopt;
     const bool narrow = traits.widest > 96 || traits.in_sequences;
-    return (narrow ? 80 : traits.widest > 80 ? 96 : 112) - positions;
+    return (narrow ? 80 : traits.widest > 80 ? 96 : 112) - taken;
   }
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
 }
@@ -156,7 +156,7 @@ Schedule large(const Traits& traits, int rows, int cols) {
     const bool apart = traits.masked && traits.plain && s.persistent && !traits.loads &&
                        (traits.widest == 192 || traits.widest == 256);
     s.peel_masks = s.peel_masks || apart;
-    // From 160 to 176 columns it pays without such loops, if most tiles do without the scaling: 1 to 4 %.
+    // At 160 and 176 columns early scaling pays without such loops, if most tiles skip it: 1 to 4 %.
     s.lazy_scaling = traits.masked && traits.plain && s.persistent && !traits.loads &&
                      (traits.widest == 160 || traits.widest == 176);
     if (s.lazy_scaling) s.reduction_chains = 2;
@@ -173,16 +173,17 @@ Schedule large(const Traits& traits, int rows, int cols) {
   }
   if (traits.widest > 112 && s.peel_masks) s.staged_stores = false;
   if (s.persistent) fetch_ahead(traits, s);
-  // Of three warpgroups one rescales beside the products of the others, which pays for draws of tiles
-  // as well: 1 to 8 % together, most in long loops. ptxas makes better code without staged stores.
-  const bool beside = s.persistent && traits.plain && !traits.masked && !traits.loads &&
-                      rows == 192 && traits.widest > 32 && traits.widest <= 112;
-  s.lazy_scaling = s.rescale_before_product = beside;
-  if (beside) s.tile_scheduler = PersistentScheduler::dynamic;
-  if (beside && traits.widest <= 80) s.staged_stores = false;
+  // One of three warpgroups rescales its output while the others multiply, mostly skips it, and the
+  // dynamic scheduler hands out tiles: 1 to 8 % together, most in long loops, nothing or a loss each
+  // alone. Up to 80 columns ptxas makes better code of the loop without staged stores.
+  const bool rescales_early = s.persistent && traits.plain && !traits.masked && !traits.loads &&
+                              rows == 192 && traits.widest > 32 && traits.widest <= 112;
+  s.lazy_scaling = s.rescale_before_product = rescales_early;
+  if (rescales_early) s.tile_scheduler = PersistentScheduler::dynamic;
+  if (rescales_early && traits.widest <= 80) s.staged_stores = false;
   // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
   s.sums_by_products =
-      s.persistent && !beside && traits.widest <= 64 && !traits.loads &&
+      s.persistent && !rescales_early && traits.widest <= 64 && !traits.loads &&
       ((traits.plain && !traits.masked) || (traits.score.softcap && !traits.softcap_with_maximum));
   if (!traits.masked) return s;
   if (traits.widest <= 64 && traits.by_position && traits.mask.divides()) s.staged_stores = false;
@@ -218,9 +219,9 @@ std::vector<bool> ways_of_issuing(const Traits& traits) {
   return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
 
-/// The static tile scheduler, and the dynamic one with three orders of output tiles: as many heads side
-/// by side as L2 has room for; one head after the other; and, where tiles differ in length, all heads
-/// side by side, so that the longest tiles of all come first.
+/// The static tile scheduler, unless the schedule has the dynamic one already, and the dynamic one with
+/// three orders of output tiles: as many heads side by side as L2 has room for; one head after the other;
+/// and, where tiles differ in length, all heads side by side, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   if (s.tile_scheduler != PersistentScheduler::dynamic) to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
@@ -249,9 +250,9 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
 /// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
 /// do lookups with three blocks on a multiprocessor, nor a mask that reads tables, as documents do,
-/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128, nor positions
-/// that are divided, beside such a bias with 192 rows. With ALiBi besides, tiles have fewer key columns
-/// and fit.
+/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128, nor a mask
+/// that divides positions, as chunks do, beside such a bias in tiles of 192 query rows. With ALiBi
+/// besides, tiles have fewer key columns and fit.
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
