@@ -202,4 +202,33 @@ void ScheduleCheck::multicast() const {
            "persistent = true");
 }
 
+/// The copy engine fills rows in front of a tensor with zeros, as it does those behind its end. What else reads
+/// a tile, or combines its rows, expects that all from the first one on exist.
+void ScheduleCheck::end_aligned_tiles() const {
+  if (!s.end_aligned_tiles) return;
+  const auto refuse = against("end_aligned_tiles", &Schedule::end_aligned_tiles, false);
+  const AxisId rows = first_axis_of(f, AxisKind::parallel_tiles);
+  if (!rows) return refuse("", "the program has no axis of parallel_tiles");
+  if (s.copy != CopyInstruction::tma)
+    return refuse(" without copy = tma", "the copy engine alone loads zeros in front of a tensor");
+  if (s.multicast_blocks > 1)
+    return refuse(fmt::format(" with multicast_blocks = {}", s.multicast_blocks),
+                  "the last block of a cluster may have a tile behind all others");
+  if (f[rows].ragged)
+    return refuse(" with a ragged axis", "the tiles of a segment are counted from its beginning");
+  for (const Op& op : f.ops) {
+    if (op.code == OpCode::gather && f[op.results[0]].type.has(rows))
+      return refuse(fmt::format(" where {} is read by {}", f[op.tensor].name, f[rows].name),
+                    "an index of a row in front of the axis is negative");
+    const bool combines = op.code == OpCode::dot
+                              ? inner_axis(f, op) == rows
+                              : kind_of(op.code) == OpKind::reduction && op.axis == rows;
+    if (combines || (op.code == OpCode::store && op.accumulation != Accumulation::none))
+      return refuse("", fmt::format("the program adds up what tiles of {} hold", f[rows].name));
+    if (op.code == OpCode::load && has_computed_positions(f, op) && f[op.results[0]].type.has(rows))
+      return refuse(fmt::format(" where {} is loaded at computed positions", f[op.tensor].name),
+                    "they are computed for rows that exist");
+  }
+}
+
 }  // namespace flashcore

@@ -132,7 +132,7 @@ void ScheduleCheck::missing_tiles() const {
 void ScheduleCheck::every_rule() const {
   instruction(), copies(), warpgroups(), computed_rows(), role_registers(), no_producer();
   chains(), ping_pong(), sums_by_products(), outer_stages(), persistence(), positions();
-  tile_scheduler(), cluster_splits(), multicast(), number_formats();
+  tile_scheduler(), cluster_splits(), multicast(), end_aligned_tiles(), number_formats();
   resident_blocks(), tiles(), warps(), stages(), missing_tiles();
 }
 

@@ -26,7 +26,8 @@ struct ScheduleCheck {
       missing_tiles;
   // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
   Rule warpgroups, computed_rows, role_registers, no_producer, ping_pong, outer_stages,
-      sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast;
+      sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast,
+      end_aligned_tiles;
 
   [[nodiscard]] bool warps_fit() const;
 

@@ -156,6 +156,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("keep_operands", schedule.keep_operands);
   visit("staged_stores", schedule.staged_stores);
   visit("last_tiles_first", schedule.last_tiles_first);
+  visit("end_aligned_tiles", schedule.end_aligned_tiles);
   visit("grid_order", schedule.grid_order);
   visit("flat_grid", schedule.flat_grid);
   visit("persistent", schedule.persistent);

@@ -57,6 +57,9 @@ struct Schedule {
   bool staged_stores = true;
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.
   bool last_tiles_first = false;
+  /// Tiles of a parallel_tiles axis end where the axis ends, so that the first of them is partial rather
+  /// than the last: under a causal mask, the tile with the fewest keys rather than the most.
+  bool end_aligned_tiles = false;
   GridOrder grid_order = GridOrder::tiles_first;
   /// The grid has one dimension, and each block computes its position along every axis from its
   /// number, as persistent blocks always do. For more than 65535 blocks along an axis, which CUDA's

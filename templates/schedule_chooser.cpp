@@ -122,16 +122,16 @@ void ScheduleChooser::add_candidates(const Target& target) {
   for (const AttentionProblem& problem : sample_problems(traits_.spec)) {
     std::vector<double>& row = times.emplace_back();
     for (const CostedSchedule& cost : costed)
-      row.push_back(cost.time_us(problem, traits_.mask.visible_keys(problem, cost.tile_rows())));
+      row.push_back(cost.time_us(problem, traits_.mask.visible_keys(problem, cost.row_tiles())));
   }
   for (const std::size_t picked : pick_portfolio(times)) {
-    const int rows = costed[picked].tile_rows();
-    const auto known = std::ranges::find(heights_, rows);
-    const auto height = static_cast<std::size_t>(known - heights_.begin());
-    if (known == heights_.end()) heights_.push_back(rows);
-    candidates_.push_back({number_of(lists[picked]), height, costed[picked]});
+    const RowTiles tiles = costed[picked].row_tiles();
+    const auto known = std::ranges::find(row_tiles_, tiles);
+    const auto place = static_cast<std::size_t>(known - row_tiles_.begin());
+    if (known == row_tiles_.end()) row_tiles_.push_back(tiles);
+    candidates_.push_back({number_of(lists[picked]), place, costed[picked]});
   }
-  if (candidates_.size() > most_candidates || heights_.size() > most_heights)
+  if (candidates_.size() > most_candidates || row_tiles_.size() > most_row_tiles)
     throw InternalError("more candidates than a choice has room for");
 }
 
@@ -169,16 +169,16 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
   constexpr double infinite = std::numeric_limits<double>::infinity();
   if (candidates_.empty()) return {.list = 0, .us = infinite};
   const AttentionProblem problem = assumed(given);
-  InlineList<VisibleKeys, most_heights> of_heights;
-  for (const int rows : heights_)
-    of_heights.push_made([&] { return traits_.mask.visible_keys(problem, rows); });
-  const std::span<const VisibleKeys> visible = of_heights.span();
+  InlineList<VisibleKeys, most_row_tiles> of_tiles;
+  for (const RowTiles tiles : row_tiles_)
+    of_tiles.push_made([&] { return traits_.mask.visible_keys(problem, tiles); });
+  const std::span<const VisibleKeys> visible = of_tiles.span();
   std::array<double, most_candidates> times;
   std::size_t likely = 0;
   double least = infinite;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
-    times[i] = candidate.cost.least_us(problem, visible[candidate.height]);
+    times[i] = candidate.cost.least_us(problem, visible[candidate.row_tiles]);
     if (times[i] < least) likely = i;
     least = std::min(least, times[i]);
   }
@@ -187,7 +187,7 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
   double best = infinite;
   const auto predict_one = [&](std::size_t i) {
     const Candidate& candidate = candidates_[i];
-    times[i] = candidate.cost.time_us(problem, visible[candidate.height], enough * best);
+    times[i] = candidate.cost.time_us(problem, visible[candidate.row_tiles], enough * best);
     best = std::min(best, times[i]);
   };
   predict_one(likely);
@@ -280,7 +280,7 @@ std::string ScheduleChooser::explain(const AttentionProblem& given) const {
     text += fmt::format("  {}: won a measured search\n", in_words(lists_[winner].front()));
   std::multimap<double, std::string> lines;
   for (const Candidate& candidate : candidates_) {
-    const VisibleKeys visible = traits_.mask.visible_keys(problem, candidate.cost.tile_rows());
+    const VisibleKeys visible = traits_.mask.visible_keys(problem, candidate.cost.row_tiles());
     const double us = candidate.cost.time_us(problem, visible);
     lines.emplace(us, fmt::format("  {}: {:.1f} us, {}\n", in_words(lists_[candidate.list].front()),
                                   us, candidate.cost.describe(problem, visible)));

@@ -72,10 +72,10 @@ class ScheduleChooser final : public ScheduleChoice {
  private:
   struct Candidate {
     std::size_t list;
-    std::size_t height;  ///< its place among heights_
+    std::size_t row_tiles;  ///< their place among row_tiles_
     CostedSchedule cost;
   };
-  static constexpr std::size_t most_candidates = 64, most_heights = 4;
+  static constexpr std::size_t most_candidates = 64, most_row_tiles = 8;
 
   void add_candidates(const Target& target);
   void add_table(Winners winners);
@@ -94,7 +94,7 @@ class ScheduleChooser final : public ScheduleChoice {
   std::vector<std::string> extents_;
   std::vector<std::vector<Schedule>> lists_;
   std::vector<Candidate> candidates_;
-  std::vector<int> heights_;  ///< of the candidates' tiles, in query rows
+  std::vector<RowTiles> row_tiles_;  ///< those of the candidates
   std::vector<Winners> tables_;
   RememberedChoices remembered_;
 };

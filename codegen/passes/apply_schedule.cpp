@@ -49,8 +49,10 @@ void apply_schedule(ir::Function& f, const PassContext& context) {
         break;
     }
   }
-  if (const ir::AxisId rows = first_axis_of(f, ir::AxisKind::parallel_tiles))
+  if (const ir::AxisId rows = first_axis_of(f, ir::AxisKind::parallel_tiles)) {
     f[rows].descending = schedule.last_tiles_first;
+    f[rows].end_aligned = schedule.end_aligned_tiles;
+  }
   for (ir::Op& op : f.ops)
     if (op.code == ir::OpCode::loop) op.descending = schedule.descending && !order_matters(f, op);
 }

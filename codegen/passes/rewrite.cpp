@@ -219,8 +219,9 @@ Builder behind(Function& f, BlockId block, OpId op) {
 }
 
 ValueId last_position(Builder& b, AxisId axis) {
-  const ValueId end = b.add(b.tile_begin(axis), b.integer(b.function()[axis].tile));
-  return b.sub(b.min(end, b.extent(axis)), b.integer(1));
+  const ValueId end = b.add(b.tile_begin(axis), b.integer(b.function()[axis].tile)),
+                one = b.integer(1);
+  return b.sub(b.function()[axis].end_aligned ? end : b.min(end, b.extent(axis)), one);
 }
 
 ValueId build_both(Builder& b, ValueId x, ValueId y) {

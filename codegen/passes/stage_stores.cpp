@@ -80,8 +80,12 @@ class StoreStaging {
     if (op.code != OpCode::store) return false;
     const TileType& type = f_[op.operands[0]].type;
     if (type.axes.size() != 2 || f_[op.operands[0]].layout.space != Space::registers) return false;
-    // The engine knows where the tensor ends, not where a part of it does.
-    if (by_engine() && (f_[type.axes[0]].ragged || f_[type.axes[1]].ragged)) return false;
+    // The engine knows where the tensor ends, not where a part of it does; and it stores no box that
+    // begins in front of the tensor.
+    const auto is_beyond_engine = [&](AxisId axis) {
+      return f_[axis].ragged || f_[axis].end_aligned;
+    };
+    if (by_engine() && std::ranges::any_of(type.axes, is_beyond_engine)) return false;
     return !has_computed_positions(f_, op) && op.coordinates.back().axis == type.axes[1];
   }
 

@@ -83,6 +83,7 @@ class KernelPrinter {
   std::string position_element(const ir::Op& op, Cursor cursor);
   std::string begin(ir::AxisId axis) const;
   std::string extent(ir::AxisId axis) const;
+  std::string lies_on(ir::AxisId axis, const std::string& at) const;
   std::string tile_count(ir::AxisId axis) const;
   static std::string number(double value, DType dtype);
   /// Two partial results of a reduction as one.

@@ -94,6 +94,11 @@ std::string KernelPrinter::extent(AxisId axis) const {
   return segment.length;
 }
 
+/// A condition: a position of a tile lies on its axis.
+std::string KernelPrinter::lies_on(AxisId axis, const std::string& at) const {
+  return f_[axis].end_aligned ? at + " >= 0" : fmt::format("{} < {}", at, extent(axis));
+}
+
 std::string KernelPrinter::tile_count(AxisId axis) const {
   const int tile = f_[axis].tile;
   if (const auto length = f_[axis].fixed_length())

@@ -135,8 +135,12 @@ void KernelPrinter::print_block_index(AxisId id, const std::string& index, bool 
 
 /// Where a tile of an axis begins.
 void KernelPrinter::print_position(AxisId axis, const std::string& tile) {
+  const int size = f_[axis].tile;
   begins_[axis.index] =
-      constant("int", f_[axis].name + "_begin", fmt::format("{} * {}", tile, f_[axis].tile));
+      constant("int", f_[axis].name + "_begin",
+               f_[axis].end_aligned
+                   ? fmt::format("{} - ({} - {}) * {}", extent(axis), tile_count(axis), tile, size)
+                   : fmt::format("{} * {}", tile, size));
 }
 
 /// Where a block lies by its own number; one of several tiles finds out from theirs.

@@ -98,7 +98,7 @@ void KernelPrinter::print_quad_store(const Op& op) {
   out_.line("fc::transpose_quad(word, lane);");
   out_.line("const int column = j * 32 + lane % 4 * 8;");
   std::string inside;
-  if (f_[axes[0]].may_overrun()) inside = fmt::format("row < {}", extent(axes[0]));
+  if (f_[axes[0]].may_overrun()) inside = lies_on(axes[0], "row");
   if (!whole_groups) append(inside, " && ", fmt::format("column < {}", columns.fragments * 8));
   const std::string left = fmt::format("{} - {} - column", extent(axes[1]), begin(axes[1]));
   const bool whole_chunks = column_axis.fixed_length().value_or(1) % 8 == 0;
@@ -167,8 +167,7 @@ void KernelPrinter::print_access(const Op& op) {
   std::string address = pointer, inside;
   for (std::size_t k = 0; k < shape.axes.size(); ++k) {
     const std::string at = position(shape.axes[k], shape.layouts[k], cursor);
-    if (f_[shape.axes[k]].may_overrun())
-      append(inside, " && ", fmt::format("{} < {}", at, extent(shape.axes[k])));
+    if (f_[shape.axes[k]].may_overrun()) append(inside, " && ", lies_on(shape.axes[k], at));
     for (std::size_t d = 0; d < op.coordinates.size(); ++d) {
       const Coordinate& c = op.coordinates[d];
       if (axis_of(f_, c) != shape.axes[k]) continue;

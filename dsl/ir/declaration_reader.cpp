@@ -73,6 +73,7 @@ void DeclarationReader::declare_axis() {
   if (in_.take("longest")) axis.longest = in_.word("the name of a parameter").text;
   if (in_.take("tile")) axis.tile = integer("the elements of a tile");
   axis.descending = in_.take("descending");
+  axis.end_aligned = in_.take("end_aligned");
   f_.add_axis(std::move(axis));
 }
 

@@ -29,6 +29,9 @@ struct Axis {
   int tile = 0;  ///< elements of a tile, padding included; 0 until apply_schedule. parallel: how
                  ///< many positions a block goes through
   bool descending = false;  ///< parallel_tiles: block 0 gets the last tile
+  /// parallel_tiles: the last tile ends where the axis ends, and the first may reach in front of it.
+  /// Otherwise the first begins where the axis begins, and the last may reach beyond it.
+  bool end_aligned = false;
   /// In each block the axis covers a segment of the dimension it indexes; an op `segment` says
   /// which.
   bool ragged = false;
@@ -43,7 +46,7 @@ struct Axis {
   [[nodiscard]] std::optional<std::int64_t> fixed_length() const {
     return ragged || !extent.is_static() ? std::nullopt : std::optional(extent.value);
   }
-  /// Whether the last tile may reach beyond the axis.
+  /// Whether a tile at the end of the axis, or at the beginning of an end_aligned one, may reach beyond it.
   [[nodiscard]] bool may_overrun() const { return !fixed_length() || *fixed_length() % tile != 0; }
 };
 

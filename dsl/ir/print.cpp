@@ -53,6 +53,7 @@ class Printer {
       if (!axis.longest.empty()) text += " longest " + axis.longest;
       if (axis.tile) text += fmt::format(" tile {}", axis.tile);
       if (axis.descending) text += " descending";
+      if (axis.end_aligned) text += " end_aligned";
       line("{}", text);
     }
     if (!f_.grid.empty()) {

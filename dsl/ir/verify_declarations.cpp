@@ -61,8 +61,18 @@ void check_alias(const Function& f, const Axis& axis) {
     refuse("they differ in more than their names", "give the alias all that the axis has");
 }
 
+void check_alignment(const Axis& axis) {
+  if (!axis.end_aligned || (axis.kind == AxisKind::parallel_tiles && !axis.ragged)) return;
+  throw SpecError({fmt::format("axis {} is {}{} and end_aligned", axis.name, name_of(axis.kind),
+                               axis.ragged ? ", ragged" : ""),
+                   "its tiles are counted from its beginning",
+                   "end_aligned for an axis of parallel_tiles without segments",
+                   {}});
+}
+
 void check_axis(const Function& f, const Axis& axis) {
   check_ragged(f, axis);
+  check_alignment(axis);
   check_alias(f, axis);
   if (axis.kind == AxisKind::whole && !axis.extent.is_static())
     throw SpecError({fmt::format("axis {} is whole and {} long", axis.name, axis.extent.text()),

@@ -36,8 +36,8 @@ class CostProbe {
     Launch& launch = launches_.emplace_back(
         Launch{&read, schedule_from_json(schedule), {batch, heads, q_len, kv_len}, {}});
     const Schedule& own = launch.schedule;
-    launch.visible =
-        read.mask.visible_keys(launch.problem, own.tiles.at("rows") * own.multicast_blocks);
+    launch.visible = read.mask.visible_keys(
+        launch.problem, {own.tiles.at("rows") * own.multicast_blocks, own.end_aligned_tiles});
   }
 
   [[nodiscard]] std::vector<double> times(const std::string& coefficients, double bytes_per_us,

@@ -1,5 +1,6 @@
 #include "runtime/emulator/bulk_copies.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -51,6 +52,12 @@ void BulkCopies::complete(const TensorBox& box, int agent, std::int32_t time) {
 void BulkCopies::store(const BoxStore& store, int coordinates) {
   const TensorBox& box = store.box;
   box.check(coordinates);
+  if (const auto before = std::ranges::find_if(box.at, [](int at) { return at < 0; });
+      before != box.at.end())
+    throw Fault{
+        FaultKind::bad_operand, box.line,
+        fmt::format("a box is stored at the coordinate {}: an illegal instruction", *before),
+        "boxes that begin in the tensor, or stores by threads", box.thread};
   if (store.adds && box.map.element_bytes != size_of(DType::f32))
     throw Fault{FaultKind::bad_operand, box.line,
                 fmt::format("a box with elements of {} bytes is added", box.map.element_bytes),

@@ -68,7 +68,9 @@ class Evaluation {
                        "Tiling::scheduled evaluates tile by tile",
                        "apply a schedule first, or evaluate with Tiling::whole",
                        {}});
-    return {axis.tile, (length + axis.tile - 1) / axis.tile};
+    AxisState state{axis.tile, (length + axis.tile - 1) / axis.tile};
+    if (axis.end_aligned) state.lead = state.count * state.tile - length;
+    return state;
   }
 
   /// What the blocks along the axis are counted by.

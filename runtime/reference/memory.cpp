@@ -85,7 +85,8 @@ Memory::Side& Memory::side_along(Window& window, AxisId id, const AxisState& axi
   window.axes.push_back(id);
   Side& side = window.sides.emplace_back(static_cast<std::size_t>(axis.tile));
   const std::int64_t end = axis.length < 0 ? arrays_.length(f_[id].extent) : axis.length;
-  for (std::int64_t i = 0; i < axis.tile && axis.begin() + i < end; ++i)
+  for (std::int64_t i = std::max<std::int64_t>(0, -axis.begin());
+       i < axis.tile && axis.begin() + i < end; ++i)
     side[static_cast<std::size_t>(i)] = 0;
   return side;
 }

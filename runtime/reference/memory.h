@@ -17,7 +17,8 @@ struct AxisState {
   std::int64_t tile = 1, count = 1, current = 0;
   std::int64_t first = 0;    ///< ragged: where the block's part of the dimension begins
   std::int64_t length = -1;  ///< ragged: of that part; -1 for the others
-  [[nodiscard]] std::int64_t begin() const { return current * tile; }
+  std::int64_t lead = 0;  ///< end_aligned: by how much the first tile reaches in front of the axis
+  [[nodiscard]] std::int64_t begin() const { return current * tile - lead; }
 };
 
 /// Executes the ops of kind memory. It reads the current tiles and the values that the evaluation

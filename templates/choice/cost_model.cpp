@@ -110,7 +110,8 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
       positions_(s.positions_per_block),
       residents_(residents(traits.spec, s)),
       order_(s.grid_order),
-      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine) {
+      is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
+      end_aligned_(s.end_aligned_tiles) {
   const auto family = model.families.find(cost_family(s));
   is_known_ = family != model.families.end();
   if (!is_known_) return;

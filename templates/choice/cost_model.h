@@ -42,8 +42,8 @@ class CostedSchedule {
   CostedSchedule(const SpecTraits& traits, const Schedule& schedule, const CostModel& model);
 
   /// For how many query rows keys are loaded together: those of a block, or of a cluster that shares loads.
-  [[nodiscard]] int tile_rows() const { return rows_ * multicast_; }
-  /// Microseconds; `visible` is that of tile_rows() rows. Infinite where the schedule
+  [[nodiscard]] RowTiles row_tiles() const { return {rows_ * multicast_, end_aligned_}; }
+  /// Microseconds; `visible` is that of row_tiles(). Infinite where the schedule
   /// cannot compute the problem, or nothing is known of it. Where the time exceeds `enough`, any number
   /// between the two may be returned: the caller knows of a faster schedule, and needs no more.
   [[nodiscard]] double time_us(const AttentionProblem& problem, const VisibleKeys& visible,
@@ -94,7 +94,8 @@ class CostedSchedule {
   double us_per_byte_ = 0;        ///< of the memory
   double share_of_key_head_ = 1;  ///< one through the query heads that have their keys in common
   GridOrder order_ = GridOrder::tiles_first;
-  bool is_static_ = false;  ///< the scheduler
+  bool is_static_ = false;    ///< the scheduler
+  bool end_aligned_ = false;  ///< tiles of query rows
   double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0;
   double iteration_us_ = 0;  ///< of a block alone on its multiprocessor
   /// The cubes of that, and of what it keeps the multiprocessor busy.

@@ -91,7 +91,10 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
     });
   };
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.results.size() != 1 || !f[op.results[0]].type.has(cols)) return;
+    if (op.results.size() != 1) return;
+    const TileType& type = f[op.results[0]].type;
+    traits.looks_up_rows = traits.looks_up_rows || (op.code == OpCode::gather && type.has(rows));
+    if (!type.has(cols)) return;
     traits.softcap = traits.softcap || op.code == OpCode::tanh;
     if (op.code != OpCode::gather) return;
     if (looks_up_tile(f, op)) {
@@ -160,17 +163,17 @@ MaskTraits::MaskTraits(const AttentionSpec& spec) : is_full_(spec.mask.is_full()
   }
 }
 
-VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, int tile_rows) const {
+VisibleKeys MaskTraits::visible_keys(const AttentionProblem& problem, RowTiles tiles) const {
   const auto keys = static_cast<double>(problem.kv_len);
   if (is_full_) return {{keys}, 1};
   if (!bounds_loop_ || !counts_) {
     const double share = looks_up_ ? 0.125 : 0.5, mean = keys * share;
     return {{1.25 * mean, mean, 0.75 * mean}, 3, share};
   }
-  return count_keys(problem, tile_rows);
+  return count_keys(problem, tiles);
 }
 
-VisibleKeys MaskTraits::count_keys(const AttentionProblem& problem, int tile_rows) const {
+VisibleKeys MaskTraits::count_keys(const AttentionProblem& problem, RowTiles tiles) const {
   const auto keys = static_cast<double>(problem.kv_len);
   const auto length = static_cast<double>(problem.q_len);
   // The first and the last key of a row, before they are cut to those that there are.
@@ -183,16 +186,18 @@ VisibleKeys MaskTraits::count_keys(const AttentionProblem& problem, int tile_row
     }
     return std::pair(first, last);
   };
-  const std::int64_t tiles = std::max<std::int64_t>(1, (problem.q_len + tile_rows - 1) / tile_rows);
+  const std::int64_t count =
+      std::max<std::int64_t>(1, (problem.q_len + tiles.rows - 1) / tiles.rows);
+  const std::int64_t in_front = tiles.end_aligned ? count * tiles.rows - problem.q_len : 0;
   VisibleKeys visible;
-  visible.samples = static_cast<int>(std::min<std::int64_t>(tiles, VisibleKeys::most_samples));
+  visible.samples = static_cast<int>(std::min<std::int64_t>(count, VisibleKeys::most_samples));
   double sum = 0;
   for (int i = 0; i < visible.samples; ++i) {
     constexpr std::int64_t last = VisibleKeys::most_samples - 1;
-    const std::int64_t tile = tiles > last ? i * (tiles - 1) / last : i;
-    const auto row = static_cast<double>(tile * tile_rows);
+    const std::int64_t tile = count > last ? i * (count - 1) / last : i;
+    const auto row = static_cast<double>(tile * tiles.rows - in_front);
     const auto [a, b] = first_and_last(row);
-    const auto [c, d] = first_and_last(std::min(row + tile_rows, length) - 1);
+    const auto [c, d] = first_and_last(std::min(row + tiles.rows, length) - 1);
     // Mostly in order like this: the last rows see the most keys.
     const double seen = std::clamp(std::max(b, d) - std::min(a, c), 0.0, keys);
     visible.keys[static_cast<std::size_t>(visible.samples - 1 - i)] = seen;

@@ -24,12 +24,20 @@ struct VisibleKeys {
   [[nodiscard]] double least() const { return keys[static_cast<std::size_t>(samples - 1)]; }
 };
 
+/// How query rows are cut into tiles: what decides which keys a tile sees.
+struct RowTiles {
+  int rows = 1;
+  bool end_aligned = false;  ///< the first tile of a head may be partial, rather than the last
+  bool operator==(const RowTiles&) const = default;
+};
+
 /// What the score expression computes for every key; terms that a row has in common do not count.
 struct ScoreTraits {
   /// Threads look up elements of arrays, as for a relative bias; ALiBi needs none for a score.
   bool looks_up = false;
-  bool softcap = false;  ///< a tanh
-  int operations = 0;    ///< of a score, beside those of plain attention
+  bool looks_up_rows = false;  ///< those, or elements for each row
+  bool softcap = false;        ///< a tanh
+  int operations = 0;          ///< of a score, beside those of plain attention
   /// Of those lookups, how many are in arrays with an element for each row and key: a dense bias.
   int own_elements = 0;
   /// The same in arrays of which the copy engine brings whole tiles, so that no thread looks them up.
@@ -53,7 +61,7 @@ class MaskTraits {
 
   /// Where a mask does not bound the loop, rows are taken to see half of the keys, or an eighth
   /// where the mask looks something up, as documents do.
-  [[nodiscard]] VisibleKeys visible_keys(const AttentionProblem& problem, int tile_rows) const;
+  [[nodiscard]] VisibleKeys visible_keys(const AttentionProblem& problem, RowTiles tiles) const;
 
  private:
   /// key * col + row * position + q_len * Sq + kv_len * Sk + constant >= 0 for a visible key.
@@ -63,7 +71,7 @@ class MaskTraits {
   };
 
   /// By the conditions.
-  [[nodiscard]] VisibleKeys count_keys(const AttentionProblem& problem, int tile_rows) const;
+  [[nodiscard]] VisibleKeys count_keys(const AttentionProblem& problem, RowTiles tiles) const;
 
   std::vector<Condition> conditions_;
   bool is_full_ = true, bounds_loop_ = true, counts_ = true;

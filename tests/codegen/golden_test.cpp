@@ -171,6 +171,17 @@ const Golden kernels[] = {
        schedule.grid_order = GridOrder::tiles_last;
        return attention(spec, schedule, "sm_90a");
      }},
+    {"attention_hopper_end_aligned",
+     [] {
+       AttentionSpec spec;
+       spec.head_dim = 128;
+       spec.mask = causal();
+       Schedule schedule = warpgroups(192, 80);
+       schedule.persistent = schedule.peel_masks = true;
+       schedule.staged_stores = false;
+       schedule.last_tiles_first = schedule.end_aligned_tiles = true;
+       return attention(spec, schedule, "sm_90a");
+     }},
     {"attention_hopper_multicast",
      [] {
        AttentionSpec spec;

@@ -225,6 +225,13 @@ struct Case {
     if (schedule.persistent && draw.one_in(3)) schedule.grid_order = GridOrder::grouped;
     divide_columns();
     share_loads();
+    align_tiles();
+  }
+
+  /// To the end of the query rows, in some of the cases; numbers of its own. Refused where rows are packed.
+  void align_tiles() {
+    Draw draw(number_ + 4'000'000);
+    schedule.end_aligned_tiles = schedule.multicast_blocks == 1 && draw.one_in(2);
   }
 
   /// Between two blocks, in some of the cases; numbers of its own.

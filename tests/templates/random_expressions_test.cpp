@@ -125,6 +125,7 @@ struct Drawn {
     if (!schedule.persistent)
       schedule.positions_per_block = draw.one_of<int>({1, 2, 3});  // refused where it asks for h
     if (schedule.has_next_tiles()) schedule.outer_stages = draw.between(1, 2);
+    schedule.end_aligned_tiles = draw.one_in(3);  // refused where rows look something up
   }
 
   int draw_length(int tile) {

@@ -32,6 +32,7 @@ class Schedule:
     keep_operands: bool = False
     staged_stores: bool = True
     last_tiles_first: bool = False
+    end_aligned_tiles: bool = False
     grid_order: Literal["tiles_first", "tiles_last", "grouped"] = "tiles_first"
     flat_grid: bool = False
     persistent: bool = False

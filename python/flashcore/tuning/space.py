@@ -115,6 +115,9 @@ FAMILIES = (
                 (1, 2, 4, 8), lambda genes, spec: not genes["persistent"]
             ),
             "multicast_blocks": Choice((1, 2), lambda genes, spec: genes["persistent"]),
+            "end_aligned_tiles": Choice(
+                _BOOL, lambda genes, spec: _masked(genes, spec) and genes["multicast_blocks"] == 1
+            ),
             "outer_stages": Choice(
                 (1, 2), lambda genes, spec: genes["persistent"] or genes["positions_per_block"] > 1
             ),

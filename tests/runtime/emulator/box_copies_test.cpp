@@ -157,6 +157,14 @@ TEST(BoxStores, ReadUntilTheyAreAwaited) {
                  "may still read shared memory");
 }
 
+/// As a GPU raises it; a load fills what lies in front of the tensor with zeros.
+TEST(BoxStores, BeginInTheTensor) {
+  expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}),
+                      "tile, 0, 0, 0);  // store", "tile, 0, -3, 0);  // store"),
+                 FaultKind::bad_operand, "// store",
+                 "at the coordinate -3: an illegal instruction");
+}
+
 TEST(BoxStores, WriteOutputs) {
   expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}),
                       "p.out", "p.in"),

@@ -28,7 +28,7 @@ AttentionSpec spec_of(int head_dim, const Mask& mask) {
 TEST(MaskTraits, SayWhichKeysBlocksVisit) {
   const AttentionProblem problem{.batch = 1, .heads = 1, .q_len = 1024, .kv_len = 1024};
   const auto visible = [&](const Mask& mask, const AttentionProblem& of) {
-    return MaskTraits(spec_of(64, mask)).visible_keys(of, 128);
+    return MaskTraits(spec_of(64, mask)).visible_keys(of, {128});
   };
   EXPECT_EQ(visible(full(), problem).least(), 1024);
   const VisibleKeys triangle = visible(causal(), problem);
@@ -58,7 +58,7 @@ double time_of(const AttentionSpec& spec, const Schedule& schedule, const CostMo
                const AttentionProblem& problem) {
   const SpecTraits traits(spec);
   const CostedSchedule costed(traits, schedule, model);
-  return costed.time_us(problem, traits.mask.visible_keys(problem, costed.tile_rows()));
+  return costed.time_us(problem, traits.mask.visible_keys(problem, costed.row_tiles()));
 }
 
 TEST(CostModel, NamesTheGpuThatWasMeasured) {
@@ -239,7 +239,7 @@ TEST(CostModel, HasABoundBelowEveryTime) {
       for (int i = 0; i < 500; ++i) {
         const AttentionProblem problem{draw.length(1, 64), draw.length(1, 64),
                                        draw.length(1, 1 << 15), draw.length(1, 1 << 15)};
-        const VisibleKeys visible = traits.mask.visible_keys(problem, costed.tile_rows());
+        const VisibleKeys visible = traits.mask.visible_keys(problem, costed.row_tiles());
         const double least = costed.least_us(problem, visible);
         const double us = costed.time_us(problem, visible);
         ASSERT_LE(least, us * (1 + 1e-9))
