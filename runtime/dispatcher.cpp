@@ -164,6 +164,7 @@ void Dispatcher::add(const Schedule& schedule, Kernel kernel) {
   kernels_->add(schedule, std::move(kernel));
 }
 
+bool Dispatcher::has_kernel() const { return kernels_->has_kernel(); }
 bool Dispatcher::is_building() const { return kernels_->is_building(); }
 void Dispatcher::wait_until_built() { kernels_->wait_until_built(); }
 

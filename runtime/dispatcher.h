@@ -78,6 +78,9 @@ class Dispatcher {
   /// The same, and null where it is not built yet.
   Kernel built_kernel(const std::vector<Schedule>& list);
 
+  /// Whether any kernel is built: one that serves launches of all lengths.
+  [[nodiscard]] bool has_kernel() const;
+
   /// A kernel that was built elsewhere.
   void add(const Schedule& schedule, Kernel kernel);
   /// Chooses in another way from now on. What was built stays at hand.

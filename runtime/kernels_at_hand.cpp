@@ -158,6 +158,12 @@ KernelsAtHand::Kernel KernelsAtHand::find_built(const List& list) {
   return best != nullptr ? best->kernel : nullptr;
 }
 
+bool KernelsAtHand::has_kernel() const {
+  const Whole whole;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(candidates_, [](const Candidate& c) { return c.kernel != nullptr; });
+}
+
 KernelsAtHand::Candidate* KernelsAtHand::best_at_hand(const List& list, Lengths lengths,
                                                       bool loaded) {
   const auto serves = [&](const Candidate* candidate) {

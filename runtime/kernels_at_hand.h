@@ -63,6 +63,8 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
   void load(List& list, int device);
   /// Null unless that kernel is built.
   Kernel find_built(const List& list);
+  /// Whether a kernel is built, of whichever list.
+  [[nodiscard]] bool has_kernel() const;
 
   /// What a launch runs whose list has nothing in place. Null where it is captured and nothing that
   /// it could run is there.

@@ -50,6 +50,7 @@ void bind_dispatch(py::module_& m) {
       .def("kernel", &KernelDispatch::kernel, py::arg("schedules"), Unlocked())
       .def("built_kernel", &KernelDispatch::built_kernel, py::arg("schedules"), Unlocked())
       .def("prepare", &KernelDispatch::prepare, py::arg("schedules"), py::arg("device"), Unlocked())
+      .def("has_kernel", &KernelDispatch::has_kernel, Unlocked())
       .def("is_building", &KernelDispatch::is_building, Unlocked())
       .def("wait_until_built", &KernelDispatch::wait_until_built, Unlocked());
   m.def(

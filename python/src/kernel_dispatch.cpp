@@ -162,6 +162,11 @@ void KernelDispatch::prepare(const Texts& list, int device) {
   dispatcher().prepare(schedules_of(list), device);
 }
 
+bool KernelDispatch::has_kernel() const {
+  const Dispatcher* const made = dispatcher_.load(std::memory_order_acquire);
+  return made != nullptr && made->has_kernel();
+}
+
 bool KernelDispatch::is_building() const {
   const Dispatcher* const made = dispatcher_.load(std::memory_order_acquire);
   return made != nullptr && made->is_building();

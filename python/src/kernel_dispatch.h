@@ -76,6 +76,8 @@ class KernelDispatch {
   /// Builds it, and loads it on a device: calls that want it wait for nothing then.
   void prepare(const Texts& list, int device);
 
+  /// Whether a kernel is built that serves calls of all lengths.
+  [[nodiscard]] bool has_kernel() const;
   [[nodiscard]] bool is_building() const;
   void wait_until_built();
 

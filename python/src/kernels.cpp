@@ -5,6 +5,7 @@
 #include "python/src/launch_arguments.h"
 #include "python/src/module.h"
 #include "python/src/signature.h"
+#include "runtime/cuda/device.h"
 
 namespace flashcore::python {
 namespace {
@@ -54,6 +55,14 @@ void bind_kernels(py::module_& m) {
           py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
       .def("prepare", &JitKernel::prepare, py::arg("device"),
            py::call_guard<py::gil_scoped_release>())
+      .def(
+          "prepare_beside_captures",
+          [](JitKernel& kernel, int device) {
+            const py::gil_scoped_release release;
+            const BesideCaptures beside(Driver::get());
+            kernel.prepare(device);
+          },
+          py::arg("device"), "As prepare, though another thread may capture a graph.")
       .def(
           "prepare_flat",
           [](JitKernel& kernel, int device) {

@@ -223,7 +223,7 @@ def test_it_is_compiled_ahead(monkeypatch):
 def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
     kernel = shipped(head_dim=64)
 
-    def refuse(*_, compiled):
+    def refuse(*_, compiled, device):
         asked.append(compiled)
         raise fc.CacheMissError("a kernel", "compiling is forbidden", "")
 

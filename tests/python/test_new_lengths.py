@@ -245,3 +245,106 @@ for n in (64, 32, 64, 16):
     assert out.splitlines() == [
         f"dimension 2 is {n + 1}, and kv_len is {n}" for n in (64, 32, 64, 16)
     ]
+
+
+# ---- calls whose keys are split: modules (kernels/decoding.py)
+
+DECODING = """
+class Arrays:
+    uint8 = np.uint8
+
+    @staticmethod
+    def empty(shape, dtype, device):
+        return OnGpu(*shape, dtype=dtype)
+
+class OnGpu(OnHopper):
+    device = None
+
+    def __dlpack_device__(self):
+        return self.device_type, self.device_id
+
+    def __array_namespace__(self):
+        return Arrays
+
+def arrays(batch, heads, rows, keys, dim=64):
+    return [OnGpu(batch, heads, n, dim) for n in (rows, keys, keys, rows)]
+
+split = 4, 4, 6, 3343
+
+def built(kernel, with_lse=False):
+    q, k = arrays(*split)[:2]
+    return kernel._modules._kernels.find(kernel._modules.choose(q, k), with_lse) is not None
+"""
+
+
+def test_another_kernel_serves_until_a_module_is_built(run):
+    out = run(
+        DECODING
+        + """
+kernel = fc.jit(spec, target="sm_90a")
+call(kernel, *many)
+kernel.wait_until_optimised()
+start = time.perf_counter()
+call(kernel, *split)
+seconds = time.perf_counter() - start
+print(built(kernel), kernel.is_optimised)
+kernel.wait_until_optimised()
+before = loads()
+call(kernel, *split)
+print(built(kernel), kernel.is_optimised, loads() - before, seconds < 0.2)
+"""
+    )
+    assert out == "False False\nTrue True 0 True\n"
+
+
+def test_a_module_is_built_in_the_call_where_nothing_else_is_there(run):
+    out = run(
+        DECODING
+        + """
+kernel = fc.AttentionKernel.shipped(spec, "sm_90a", compiled=False)
+call(kernel, *split)
+print(built(kernel), kernel.is_optimised)
+fc.set_compile_mode("eager")
+kernel = fc.jit(spec, target="sm_90a")
+call(kernel, *many)
+call(kernel, *split)
+print(built(kernel), kernel.is_optimised)
+"""
+    )
+    assert out == "True True\nTrue True\n"
+
+
+def test_a_capture_waits_for_a_module_that_is_being_built(run):
+    out = run(
+        DECODING
+        + """
+from flashcore.pytorch import seam
+kernel = fc.jit(spec, target="sm_90a")
+capturing = False
+seam.is_capturing = lambda array: capturing
+capturing = True
+call(kernel, *split)
+print(built(kernel), kernel._modules.is_building)
+capturing = False
+call(kernel, *split)
+print(built(kernel), kernel._modules.is_building)
+capturing = True
+call(kernel, *split)
+print(built(kernel), kernel._modules.is_building)
+"""
+    )
+    assert out == "False False\nFalse True\nTrue False\n"
+
+
+def test_a_prepared_module_compiles_nothing(run):
+    out = run(
+        DECODING
+        + """
+kernel = fc.jit(spec, target="sm_90a")
+kernel.prepare(2, lengths=(1, 4096), batch=(1, 4), heads=(1, 4))
+before = compiled(), loads()
+call(kernel, *split)
+print(built(kernel), compiled() - before[0], loads() - before[1])
+"""
+    )
+    assert out == "True 0 0\n"

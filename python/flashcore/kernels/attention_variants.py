@@ -124,9 +124,9 @@ class AttentionVariants(Kernel):
     def is_optimised(self) -> bool:
         """False while code that was compiled fast serves, or a kernel for other lengths than a
         call's (:func:`set_compile_mode`)."""
-        return super().is_optimised and not any(
-            dispatch.core.is_building() for dispatch in self._dispatches if dispatch
-        )
+        serves = any(dispatch.core.is_building() for dispatch in self._dispatches if dispatch)
+        built = self._modules is None or not self._modules.is_building
+        return super().is_optimised and built and not serves
 
     def wait_until_optimised(self) -> None:
         """Waits until the kernels that calls wanted so far are compiled; calls run them from then
@@ -134,6 +134,8 @@ class AttentionVariants(Kernel):
         for dispatch in self._dispatches:
             if dispatch:
                 dispatch.core.wait_until_built()
+        if self._modules is not None:
+            self._modules.wait_until_built()
         super().wait_until_optimised()
 
     def variant(

@@ -45,8 +45,9 @@ class CallKernels(Generic[Way]):
         """None where they are not built yet."""
         return self._built.get((way, with_lse))
 
-    def built(self, way: Way, with_lse: bool, compiled: bool) -> Ordered:
-        """Raises CompileError and ScheduleError; `compiled`: those whose code fits."""
+    def built(self, way: Way, with_lse: bool, compiled: bool, device: int | None = None) -> Ordered:
+        """Raises CompileError and ScheduleError; `compiled`: those whose code fits. Loaded on a
+        device before any call finds them, if one is given."""
         found = self.find(way, with_lse)
         if found is None:
             core, texts = self._make(dataclasses.replace(self._spec, lse=with_lse), way)
@@ -54,6 +55,9 @@ class CallKernels(Generic[Way]):
             kernels = ModuleKernel.first_fitting(
                 Module._of(core), schedules, self._target, compiled
             )
+            if device is not None:
+                for kernel in kernels.kernels:
+                    kernel._core.prepare_beside_captures(device)
             names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
             found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
             self._built[way, with_lse] = found

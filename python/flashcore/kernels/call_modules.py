@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 
 from .. import _core
-from ..arrays import on_cuda
+from ..arrays import gpu_of, on_cuda
 from ..errors import CacheMissError, CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..specs.spec import AttentionSpec
@@ -18,7 +19,8 @@ from .module_kernel import ModuleKernel
 
 
 class CallModules(Generic[Way]):
-    """The modules that calls of one spec launch; each is compiled when a call first wants it."""
+    """The modules that calls of one spec launch. Each is compiled when a call first wants it: in
+    the background where another kernel serves meanwhile."""
 
     # What calls launch without going through Python; None: all of them do.
     splits: _core.SplitModules | None = None
@@ -30,6 +32,9 @@ class CallModules(Generic[Way]):
         self._packed = spec.layout == "thd"
         self._at_rows = 2 if spec.layout == "bhsd" else 1
         self._refused: set[tuple[Way, bool]] = set()  # those whose code cannot be had
+        # A thread for each that is built while another kernel serves. None survives a fork.
+        self._builders: dict[tuple[Way, bool], threading.Thread] = {}
+        self._starting = threading.Lock()
 
     def choose(self, q: Any, k: Any, sequences: int = 1) -> Way | None:
         """The module of a call with these arrays, of so many packed sequences; None where one
@@ -61,10 +66,12 @@ class CallModules(Generic[Way]):
         scalars: tuple[Any, ...],
         stream: Any,
         with_lse: bool,
+        another_serves: bool = False,
     ) -> bool:
         """Arrays and scalars as the kernels of attention take them. False where no code is at hand,
-        and none can be compiled: nothing is launched then."""
-        found = self._kernels_for(way, with_lse, arrays[0])
+        and none can be compiled, or it is compiled in the background because another kernel serves
+        meanwhile: nothing is launched then."""
+        found = self._kernels_for(way, with_lse, arrays[0], another_serves)
         if found is None:
             return False
         kernels, order = found
@@ -102,18 +109,50 @@ class CallModules(Generic[Way]):
     def _reachable(self, least_rows: int, most_rows: int) -> Iterable[Way]:
         raise NotImplementedError
 
-    def _kernels_for(self, way: Way, with_lse: bool, q: Any) -> Ordered | None:
+    @property
+    def is_building(self) -> bool:
+        """Whether another kernel serves some calls meanwhile."""
+        return any(builder.is_alive() for builder in list(self._builders.values()))
+
+    def wait_until_built(self) -> None:
+        for builder in list(self._builders.values()):
+            builder.join()
+
+    def _kernels_for(
+        self, way: Way, with_lse: bool, q: Any, another_serves: bool
+    ) -> Ordered | None:
         found = self._kernels.find(way, with_lse)
         if found is not None:
             return found
-        key = way, with_lse
-        if key in self._refused or torch_seam.is_capturing(q):  # no time to compile
+        if torch_seam.is_capturing(q):  # no time to compile, but a graph lasts: worth a wait
+            builder = self._builders.get((way, with_lse))
+            if builder is not None:
+                builder.join()
+            return self._kernels.find(way, with_lse)
+        if (way, with_lse) in self._refused:
             return None
+        if another_serves and _core.compile_mode() not in ("eager", "forbid"):
+            self._build_beside(way, with_lse, gpu_of(q))
+            return None
+        return self._build(way, with_lse)
+
+    def _build(self, way: Way, with_lse: bool, device: int | None = None) -> Ordered | None:
         try:
-            return self._kernels.built(way, with_lse, compiled=True)
+            return self._kernels.built(way, with_lse, compiled=True, device=device)
         except (CompileError, CacheMissError, ScheduleError):
-            self._refused.add(key)
+            self._refused.add((way, with_lse))
             return None
+
+    def _build_beside(self, way: Way, with_lse: bool, device: int | None) -> None:
+        key = way, with_lse
+        with self._starting:
+            before = self._builders.get(key)
+            if before is None or not before.is_alive():
+                builder = threading.Thread(
+                    target=self._build, args=(way, with_lse, device), name="flashcore builds"
+                )
+                self._builders[key] = builder
+                builder.start()
 
 
 __all__ = ["CallModules"]
