@@ -236,6 +236,28 @@ def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
     assert asked == [True]  # the second call knows
 
 
+def test_where_it_cannot_be_loaded_another_kernel_serves_on(monkeypatch):
+    kernel = shipped(head_dim=64)
+
+    def refuse(*_, compiled, device):
+        raise fc.DeviceError("the code of a kernel", "the GPU has no memory left", "")
+
+    heard = []
+    fc.set_log_hook(lambda level, text: heard.append((level, text)))
+    try:
+        monkeypatch.setattr(DecodeKernels, "built", refuse)
+        q = np.zeros((1, 1, 1, 64), np.float16)
+        blocks = ("packed", 16, False)
+        assert not kernel._modules.launch(blocks, (q,), (), None, False, another_serves=True)
+        kernel._modules.wait_until_built()
+        assert not kernel._modules.launch(blocks, (q,), (), None, False, another_serves=True)
+        assert not kernel._modules.is_building
+    finally:
+        fc.set_log_hook(None)
+    assert [level for level, _ in heard] == ["warn"]
+    assert "serves on: the code of a kernel" in heard[0][1]
+
+
 def pages_of(rng, array, page_size):
     """The keys of [batch, heads, length, dim] scattered over pages, and their table. What no
     sequence has is NaN."""

@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from .. import _core
 from ..arrays import gpu_of, on_cuda
-from ..errors import CacheMissError, CompileError, ScheduleError
+from ..errors import CacheMissError, CompileError, Error, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..specs.spec import AttentionSpec
 from .call_kernels import CallKernels, Ordered, Way
@@ -149,10 +149,17 @@ class CallModules(Generic[Way]):
             before = self._builders.get(key)
             if before is None or not before.is_alive():
                 builder = threading.Thread(
-                    target=self._build, args=(way, with_lse, device), name="flashcore builds"
+                    target=self._build_for_later, args=(way, with_lse, device)
                 )
                 self._builders[key] = builder
                 builder.start()
+
+    def _build_for_later(self, way: Way, with_lse: bool, device: int | None) -> None:
+        try:
+            self._build(way, with_lse, device)
+        except Error as error:  # loading failed, as where memory is short
+            self._refused.add((way, with_lse))
+            _core.log_serves_on(str(way), str(error))
 
 
 __all__ = ["CallModules"]
