@@ -185,9 +185,6 @@ def memory_of(array: Any) -> tuple[Any, ...]:
 
 def gpu_of(array: Any) -> int | None:
     """The number of the GPU in whose memory an array lies; None where the array does not say."""
-    if is_torch_tensor(array):
-        index: int | None = array.device.index
-        return index
     says = getattr(array, "__dlpack_device__", None)
     return None if says is None else int(says()[1])
 

@@ -153,8 +153,8 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
     }
     if shares:  # what both blocks of a cluster load
         drawn["multicast_blocks"] = 2
-    elif not (spec.layout == "thd" or spec.q_lens):
-        drawn["end_aligned_tiles"] = others.random() < 0.5
+    if shares or spec.layout == "thd" or spec.q_lens:
+        drawn["end_aligned_tiles"] = others.random() < 0.05  # it is refused
     return drawn
 
 

@@ -35,6 +35,7 @@ torch = fake_torch.module()
 torch.Tensor = Tensor
 torch.cuda.is_current_stream_capturing = lambda: False
 sys.modules["torch"] = torch
+fc.set_compile_mode("eager")  # no call is served by another kernel
 kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"), target="sm_90a")
 
 def call(keys=4096, heads=1):
