@@ -223,8 +223,12 @@ void bind_specs(py::module_& m) {
     for (const std::string& why : unusable_winners(table))
       log_message(LogLevel::warn, "left aside among the schedules of {}: {}", file, why);
   });
-  m.def("log_serves_on", [](const std::string& name, const std::string& why) {
-    log_message(LogLevel::warn, "a module for {}: another kernel serves on: {}", name, why);
+  m.def("log_missing_module", [](const std::string& why) {
+    log_message(
+        LogLevel::warn,
+        "attention: calls that several kernels would compute go on being computed by one kernel "
+        "alone: {}",
+        why);
   });
   m.def("target_facts", [](const std::string& name) {
     const Target& target = find_target(name);

@@ -181,9 +181,9 @@ Schedule large(const Traits& traits, int rows, int cols) {
   s.lazy_scaling = s.rescale_before_product = rescales_early;
   if (rescales_early) s.tile_scheduler = PersistentScheduler::dynamic;
   if (rescales_early && traits.widest <= 80) s.staged_stores = false;
-  // Above 112 columns a query that is loaded ahead, and a loop for the tile that is cut, cost 1 %.
-  const bool loads_keys_first = traits.plain && rows == 192 && traits.widest > 112;
-  if (loads_keys_first) {
+  // Above a head_dim of 112 three warpgroups are 1 % faster with one slot for the query, and with no loop
+  // of their own for the key tiles that a full mask cuts.
+  if (traits.plain && rows == 192 && traits.widest > 112) {
     s.outer_stages = 1;
     s.peel_masks = s.staged_stores = false;
   }

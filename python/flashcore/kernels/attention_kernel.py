@@ -273,9 +273,10 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             modules = self._modules
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             if modules is not None and (way := modules.choose(q, k, sequences)) is not None:
-                serves = self._dispatch(with_lse).core.has_kernel()
+                if not with_lse and self._dispatches[with_lse] is None:
+                    self._dispatch(with_lse)  # so that the next call may go past Python
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
-                if modules.launch(way, every, scalars, stream, with_lse, serves):
+                if modules.launch(way, every, scalars, stream, with_lse, self._has_kernel):
                     return (out, lse) if return_lse else out
             if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)

@@ -124,9 +124,9 @@ class AttentionVariants(Kernel):
     def is_optimised(self) -> bool:
         """False while code that was compiled fast serves, or a kernel for other lengths than a
         call's (:func:`set_compile_mode`)."""
-        serves = any(dispatch.core.is_building() for dispatch in self._dispatches if dispatch)
-        built = self._modules is None or not self._modules.is_building
-        return super().is_optimised and built and not serves
+        building = any(dispatch.core.is_building() for dispatch in self._dispatches if dispatch)
+        building = building or (self._modules is not None and self._modules.is_building)
+        return super().is_optimised and not building
 
     def wait_until_optimised(self) -> None:
         """Waits until the kernels that calls wanted so far are compiled; calls run them from then
@@ -187,6 +187,10 @@ class AttentionVariants(Kernel):
                         self._quick = self._quick_call(dispatch.core)
         dispatch.look_at_winners()
         return dispatch
+
+    def _has_kernel(self, with_lse: bool) -> bool:
+        """Whether one is compiled that computes calls of all lengths."""
+        return self._dispatch(with_lse).core.has_kernel()
 
     def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
         """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""

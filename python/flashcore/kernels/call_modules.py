@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic
 
@@ -66,11 +66,11 @@ class CallModules(Generic[Way]):
         scalars: tuple[Any, ...],
         stream: Any,
         with_lse: bool,
-        another_serves: bool = False,
+        another_serves: Callable[[bool], bool] = lambda with_lse: False,
     ) -> bool:
         """Arrays and scalars as the kernels of attention take them. False where no code is at hand,
         and none can be compiled, or it is compiled in the background because another kernel serves
-        meanwhile: nothing is launched then."""
+        meanwhile, which is asked where no module is there: nothing is launched then."""
         found = self._kernels_for(way, with_lse, arrays[0], another_serves)
         if found is None:
             return False
@@ -119,7 +119,7 @@ class CallModules(Generic[Way]):
             builder.join()
 
     def _kernels_for(
-        self, way: Way, with_lse: bool, q: Any, another_serves: bool
+        self, way: Way, with_lse: bool, q: Any, another_serves: Callable[[bool], bool]
     ) -> Ordered | None:
         found = self._kernels.find(way, with_lse)
         if found is not None:
@@ -131,7 +131,7 @@ class CallModules(Generic[Way]):
             return self._kernels.find(way, with_lse)
         if (way, with_lse) in self._refused:
             return None
-        if another_serves and _core.compile_mode() not in ("eager", "forbid"):
+        if another_serves(with_lse) and _core.compile_mode() not in ("eager", "forbid"):
             self._build_beside(way, with_lse, gpu_of(q))
             return None
         return self._build(way, with_lse)
@@ -159,7 +159,7 @@ class CallModules(Generic[Way]):
             self._build(way, with_lse, device)
         except Error as error:  # loading failed, as where memory is short
             self._refused.add((way, with_lse))
-            _core.log_serves_on(str(way), str(error))
+            _core.log_missing_module(str(error))
 
 
 __all__ = ["CallModules"]
