@@ -1,10 +1,12 @@
-// What differs between the candidates of a spec is what the cost model weighs up. The rest follows
-// from the spec, as measured on an H200: docs/performance_hopper.md has the figures, and what was
-// tried besides.
+// What differs between the candidates of a spec is what the cost model weighs up. How large their tiles
+// are follows from registers and shared memory, and in which order large blocks issue what they compute
+// is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and what was tried
+// besides.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "templates/schedules/measured_orderings.h"
 #include "templates/schedules/schedule_lists.h"
 #include "templates/schedules/schedule_parts.h"
 
@@ -75,18 +77,6 @@ void fetch_ahead(const Traits& traits, Schedule& s) {
     s.staged_stores = false;
 }
 
-/// For tiles of 128 and 192 query rows: whether the last key tile of a full mask is peeled, so that the
-/// loop over the others tests nothing: worth it if sequences differ in length, and for other specs
-/// where ptxas then makes better code of the loop. With a softcap it takes too long to compile for
-/// the gain, except with a maximum.
-bool peels_full_tiles(const Traits& traits) {
-  if (traits.masked || traits.score.looks_up || traits.mask.loaded_elements()) return false;
-  if (traits.ragged) return traits.plain && traits.widest != 144;
-  if (traits.widest == 128) return !traits.score.softcap || traits.softcap_with_maximum;
-  return (traits.widest == 160 || traits.widest == 192 || traits.widest == 224) &&
-         !traits.score.softcap;
-}
-
 /// Key columns of tiles of 128 rows: as many as registers hold beside what expressions need, and
 /// above a head_dim of 128 as two stages of keys and values leave room for.
 int columns_of_two_warpgroups(const Traits& traits) {
@@ -145,84 +135,17 @@ std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
 }
 
-/// A block of two or three warpgroups that a multiprocessor has to itself.
-Schedule large(const Traits& traits, int rows, int cols) {
-  Schedule s = tiles(traits, rows, cols);
+/// A block of two or three warpgroups that a multiprocessor has to itself, with the ordering that was
+/// measured and with as much of it as shared memory has room for.
+Schedule large(const Traits& traits, int rows, int cols, const Schedule& ordering) {
+  Schedule s = warpgroup_tiles(rows, cols, ordering);
+  s.last_tiles_first = traits.masked;
   s.persistent = traits.may_persist;
-  s.peel_masks = peels_full_tiles(traits);
-  if (traits.widest > 128) {
-    // Where tiles that the mask cuts have a loop of their own, the scaling can run beside the scores
-    // product: 1 to 2 % at 256 columns, 2 to 5 % at 192. Between these and below, such loops lose.
-    const bool apart = traits.masked && traits.plain && s.persistent && !traits.loads &&
-                       (traits.widest == 192 || traits.widest == 256);
-    s.peel_masks = s.peel_masks || apart;
-    // At 160 and 176 columns early scaling pays without such loops, if most tiles skip it: 1 to 4 %.
-    s.lazy_scaling = traits.masked && traits.plain && s.persistent && !traits.loads &&
-                     (traits.widest == 160 || traits.widest == 176);
-    if (s.lazy_scaling) s.reduction_chains = 2;
-    s.rescale_before_wait = apart || s.lazy_scaling;
-    s.rescale_before_product = !traits.masked || s.rescale_before_wait;
-    // Beside keys, values and a query there is room for the output at a head_dim of 144 alone: 3 to 9 %
-    // with 1024 keys. Scores that take registers spill with it.
-    const int output = 2 * rows * traits.dv;
-    s.staged_stores = s.persistent ? traits.plain && tile_bytes(traits, s) + output <= shared_bytes
-                                   : !traits.masked;
-    // 3 % faster with 256 columns and 1024 keys than from the last tile on.
-    s.descending = !traits.masked && traits.widest != 256;
-    return s;
-  }
-  if (traits.widest > 112 && s.peel_masks) s.staged_stores = false;
-  if (s.persistent) fetch_ahead(traits, s);
-  // One of three warpgroups rescales its output while the others multiply, mostly skips it, and the
-  // dynamic scheduler hands out tiles: 1 to 8 % together, most in long loops, nothing or a loss each
-  // alone. Up to 80 columns ptxas makes better code of the loop without staged stores.
-  const bool rescales_early = s.persistent && traits.plain && !traits.masked && !traits.loads &&
-                              rows == 192 && traits.widest > 32;
-  s.lazy_scaling = s.rescale_before_product = rescales_early;
-  if (rescales_early) s.tile_scheduler = PersistentScheduler::dynamic;
-  if (rescales_early && traits.widest <= 80) s.staged_stores = false;
-  // Above a head_dim of 112 three warpgroups are 1 % faster with one slot for the query, and with no loop
-  // of their own for the key tiles that a full mask cuts.
-  if (traits.plain && rows == 192 && traits.widest > 112) {
-    s.outer_stages = 1;
-    s.peel_masks = s.staged_stores = false;
-  }
-  // Worth 1 to 2 % with ping-pong and two slots for the query, and a loss with peeled masks.
-  s.sums_by_products =
-      s.persistent && !rescales_early && traits.widest <= 64 && !traits.loads &&
-      ((traits.plain && !traits.masked) || (traits.score.softcap && !traits.softcap_with_maximum));
-  if (!traits.masked) return s;
-  if (traits.widest <= 64 && traits.by_position && traits.mask.divides()) s.staged_stores = false;
-  if (!s.persistent) {
-    if (traits.widest > 64 && traits.scanned && !traits.ragged) s.staged_stores = false;
-    return s;
-  }
-  // The tiles that the mask cuts come last, in a peeled loop; with a softcap they come first.
-  s.peel_masks = traits.plain;
-  s.descending =
-      traits.widest <= 64 ? !traits.plain && !traits.score.softcap : traits.score.softcap;
-  s.staged_stores = false;
-  if (traits.plain && rows == 192) {
-    s.lazy_scaling = true;
-    s.rescale_before_product = s.rescale_before_wait = traits.widest > 64;
-  }
+  if (s.outer_stages > 1)
+    fetch_ahead(traits, s);
+  else if (s.persistent && tile_bytes(traits, s) + 2 * rows * traits.dv > shared_bytes)
+    s.staged_stores = false;
   return s;
-}
-
-/// Lookups take long between two products, as do the exponentials of few columns or a softcap: in
-/// ping-pong one warpgroup computes while the other multiplies. Both ways are candidates where
-/// nothing but the softmax comes between the products, and products take longer than the softmax. Up
-/// to head_dim 112 they do not: two warpgroups without ping-pong were never faster, and a fifth slower
-/// where both computed at the same time.
-std::vector<bool> ways_of_issuing(const Traits& traits) {
-  const bool looks_up = traits.score.looks_up || traits.mask.looks_up();
-  if (traits.plain && traits.may_persist)
-    return traits.widest <= 112 ? std::vector{true} : std::vector{false, true};
-  if (traits.widest <= 64) return {!traits.ragged && !traits.loads};
-  if (traits.widest <= 112) return {true};
-  if (traits.widest <= 128) return {!traits.ragged && (looks_up || traits.loads)};
-  if (traits.score.looks_up || (traits.softcap_with_maximum && traits.widest < 176)) return {false};
-  return {traits.score.softcap || (traits.widest < 192 && !traits.ragged)};
 }
 
 /// The static tile scheduler, unless the schedule has the dynamic one already, and the dynamic one with
@@ -298,50 +221,31 @@ void add_narrowed(const Traits& traits, Schedule s, int step, std::vector<Schedu
 void add_large(const Traits& traits, std::vector<Schedule>& to) {
   // Boxes of conditions, which are bytes, have 32 columns or a multiple.
   const int step = traits.mask.loaded_elements() ? 32 : 16;
-  const auto add = [&](int rows, int cols) {
-    for (const bool ping_pong : ways_of_issuing(traits)) {
-      Schedule s = large(traits, rows, cols / step * step);
-      s.ping_pong = ping_pong;
-      add_narrowed(traits, std::move(s), step, to);
-    }
+  const auto add = [&](std::string_view family, int rows, int cols) {
+    const Schedule* const ordering = measured_ordering(traits, family);
+    if (ordering == nullptr) return;
+    Schedule s = large(traits, rows, cols / step * step, *ordering);
+    s.ping_pong = s.ping_pong || family == "128/ping_pong";
+    add_narrowed(traits, std::move(s), step, to);
+  };
+  const auto add_pairs = [&](int cols) {
+    for (const char* family : {"128", "128/ping_pong"}) add(family, 128, cols);
   };
   const int cols = columns_of_two_warpgroups(traits);
-  add(128, cols);
-  if (traits.widest > 128 && cols > 64) add(128, 64);
-  if (const auto three = columns_of_three_warpgroups(traits)) add(192, *three);
+  add_pairs(cols);
+  if (traits.widest > 128 && cols > 64) add_pairs(64);
+  if (const auto three = columns_of_three_warpgroups(traits)) add("192", 192, *three);
 }
 
 /// Two blocks with neighbouring query rows may load the keys and values that both see together: half as
 /// many bytes come from L2, and what that saves of the power pays for the waits of the blocks for each
-/// other in long loops. With as many key columns as shared memory has room for, up to 176. Where a mask
-/// hides keys, the blocks differ in their last tiles, and draw their next ones together. At a head_dim
-/// of 240 registers then run out.
+/// other in long loops. With as many key columns as shared memory has room for, up to 176.
 void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   constexpr int most_columns = 176;
-  const int least = traits.masked ? 128 : 112;
-  if (!traits.plain || !traits.may_persist || traits.loads || traits.widest <= least) return;
-  if (traits.masked && traits.widest == 240) return;
-  Schedule s = large(traits, 128, most_columns);
+  const Schedule* const ordering = measured_ordering(traits, "128/multicast");
+  if (ordering == nullptr || !traits.may_persist) return;
+  Schedule s = large(traits, 128, most_columns, *ordering);
   s.multicast_blocks = 2;
-  s.staged_stores = false;
-  if (traits.masked) {
-    s.ping_pong = traits.widest < 256;
-    s.reduction_chains = 1;
-    s.peel_masks = true;
-    s.grid_order = GridOrder::grouped;
-    s.tile_scheduler = PersistentScheduler::dynamic;
-    s.outer_stages = 1;
-  } else {
-    s.ping_pong = traits.widest > 160 && traits.widest < 256;
-    // A full mask cuts the last tile alone, which stands in front of the loop. ptxas compiles the loop in
-    // two thirds of the time without one for masked tiles beside it, and from 176 to 240 columns to slower
-    // code.
-    s.peel_masks = traits.widest > 160 && traits.widest < 256;
-    s.rescale_before_product = s.rescale_before_wait = true;
-    // 1 to 6 % in long loops, and a loss of 1 to 2 % at 192 and 256 columns.
-    s.lazy_scaling = traits.widest != 192 && traits.widest != 256;
-  }
-  s.descending = !traits.masked;
   while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
   to.push_back(std::move(s));
 }

@@ -28,9 +28,8 @@ inline void choose_family(Schedule& schedule, const Target& target) {
   if (!target.async_copy) schedule.copy = CopyInstruction::vector;
 }
 
-/// Products of warpgroups, which divide the rows.
-inline Schedule warpgroup_tiles(int rows, int cols) {
-  Schedule s;
+/// Products of warpgroups, which divide the rows, with the other fields of `s`.
+inline Schedule warpgroup_tiles(int rows, int cols, Schedule s = {}) {
   s.instruction = Instruction::wgmma;
   s.copy = CopyInstruction::tma;
   s.tiles = {{"rows", rows}, {"cols", cols}};

@@ -68,6 +68,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "launch.py",
         "linear_attention.py",
         "matmul.py",
+        "orderings.py",
         "random_problems.py",
         "schedule_choice.py",
         "variants.py",
