@@ -2,6 +2,8 @@
 // promise.
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -13,6 +15,17 @@
 namespace flashcore {
 namespace {
 
+/// A text that several problems of a test share is compiled once an architecture: NVRTC gives the same bytes
+/// for it (SameInputSameBytes).
+const Cubin& compiled(const KernelSource& source, const std::string& architecture) {
+  static std::map<std::pair<std::string, std::string>, Cubin> known;
+  const std::pair key(architecture, source.entry + '\n' + source.text());
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  return known.emplace(key, compile_cubin(*test::installed_nvrtc(), source, architecture))
+      .first->second;
+}
+
 // Why the kernel does not compile for the target under the schedule that ships, or what it spills;
 // empty if all is well. The safer schedules behind it do not count: they are for other compilers.
 std::string failure(AttentionSpec spec, const Target& target,
@@ -22,7 +35,7 @@ std::string failure(AttentionSpec spec, const Target& target,
     const KernelSource source =
         generate(attention_forward(spec), attention_schedule(spec, target, problem), target);
     const std::string architecture(target.name);
-    const Cubin cubin = compile_cubin(*test::installed_nvrtc(), source, architecture);
+    const Cubin& cubin = compiled(source, architecture);
     check_resources(source, cubin.resources, architecture);
     if (cubin.resources.stack_bytes == 0) return {};
     return fmt::format("{}: {} bytes of stack", architecture, cubin.resources.stack_bytes);
