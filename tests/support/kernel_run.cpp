@@ -1,7 +1,9 @@
 #include "tests/support/kernel_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <random>
 #include <sstream>
@@ -9,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/cache/digest.h"
+#include "runtime/cache/key.h"
 #include "runtime/launch.h"
 #include "runtime/reference/formats.h"
 #include "runtime/reference/reference.h"
@@ -36,6 +40,30 @@ double slack(DType dtype, double largest) {
   }
 }
 
+/// What is known by a digest of everything that it depends on. A schedule more often differs from
+/// another in what one target can do than in the kernel that it makes.
+template <class Value>
+class Results {
+ public:
+  [[nodiscard]] const Value* find(const std::string& key) const {
+    const auto found = known_.find(key);
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  void add(const std::string& key, Value value) {
+    if (known_.size() == most) known_.clear();
+    known_.emplace(key, std::move(value));
+  }
+
+ private:
+  static constexpr std::size_t most = 256;
+  std::map<std::string, Value> known_;
+};
+
+struct Ran {
+  EmulationReport report;
+  std::vector<std::vector<std::uint64_t>> outputs;  ///< nothing for inputs
+};
+
 }  // namespace
 
 StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap,
@@ -51,9 +79,12 @@ StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, 
   }
   // Room behind, so that an access beyond one array does not meet another.
   bytes_.assign(static_cast<std::size_t>(stride * size_of(dtype) / 8 + 4096), ~std::uint64_t{0});
-  // Vectors of 16 bytes need an address that is a multiple of that.
-  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
-  view_.data = bytes_.data() + (address % 16 != 0 ? 1 : 0);
+  // Vectors of 16 bytes need an address that is a multiple of that. It is one of no more, and in
+  // every run the same in the lines of memory, of which reports of accesses may speak.
+  auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
+  while (address % 128 != 16) address += sizeof(bytes_[0]);
+  view_.data = reinterpret_cast<void*>(address);
+  words_ = bytes_.size() - 128 / sizeof(bytes_[0]);
 }
 
 KernelRun::KernelRun(const Program& program, RunInputs inputs)
@@ -117,12 +148,54 @@ EmulationReport KernelRun::emulate(const KernelSource& source) {
         write_element(tensors[i].dtype, tensors[i].data, offset, *unwritten);
       });
   const LaunchPlan::Bound bound = plan.bind(tensors, inputs_.scalars, block);
-  return EmulatedKernel::build(source).run(
-      std::span(block.bytes, static_cast<std::size_t>(source.parameter_bytes)), bound.grid, tensors,
-      {.workers = 1});
+  static Results<Ran> known;
+  const std::string key = digest_of(make_key(source, "", {}, {}).preimage + arguments());
+  if (const Ran* ran = known.find(key)) {
+    for (std::size_t i = 0; i < arrays_.size(); ++i)
+      if (source.tensors[i].output) std::ranges::copy(ran->outputs[i], arrays_[i].bytes().begin());
+    return ran->report;
+  }
+  Ran ran{EmulatedKernel::build(source).run(
+              std::span(block.bytes, static_cast<std::size_t>(source.parameter_bytes)), bound.grid,
+              tensors, {.workers = 1}),
+          {}};
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    auto& bytes = ran.outputs.emplace_back();
+    if (source.tensors[i].output)
+      bytes.assign(arrays_[i].bytes().begin(), arrays_[i].bytes().end());
+  }
+  EmulationReport report = ran.report;
+  known.add(key, std::move(ran));
+  return report;
 }
 
 std::string KernelRun::compare() const {
+  static Results<std::string> known;
+  const std::string key = digest_of(program_.text() + '\0' + arguments());
+  if (const std::string* found = known.find(key)) return *found;
+  std::string report = difference_from_reference();
+  known.add(key, report);
+  return report;
+}
+
+std::string KernelRun::arguments() const {
+  std::string all;
+  for (const ScalarValue& scalar : inputs_.scalars)
+    all += scalar.dtype() == DType::f32
+               ? fmt::format("f{:08x} ", std::bit_cast<std::uint32_t>(scalar.f32()))
+               : fmt::format("i{} ", scalar.i32());
+  for (const StridedArray& array : arrays_) {
+    const TensorView& view = array.view();
+    all += fmt::format("{} {}", static_cast<int>(view.dtype), view.rank);
+    for (int d = 0; d < view.rank; ++d)
+      all += fmt::format(" {}:{}", view.shape[d], view.strides[d]);
+    all += fmt::format(" {}\n", array.bytes().size());
+    all.append(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size_bytes());
+  }
+  return all;
+}
+
+std::string KernelRun::difference_from_reference() const {
   const std::vector<TensorView> tensors = views();
   const ir::Function& f = program_.function();
   const auto exact = evaluate(f, tensors, inputs_.scalars, {Precision::exact});

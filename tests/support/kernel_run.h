@@ -2,8 +2,10 @@
 // the program means according to the reference.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,10 @@ class StridedArray {
   StridedArray(DType dtype, const std::vector<std::int64_t>& shape, int row_gap, int step = 1);
 
   [[nodiscard]] const TensorView& view() const { return view_; }
+  /// From the first element on, gaps and what lies behind included.
+  [[nodiscard]] std::span<std::uint64_t> bytes() const {
+    return {static_cast<std::uint64_t*>(view_.data), words_};
+  }
   /// Calls visit(offset in elements) in the order of the dense array.
   template <class Visit>
   void for_each_offset(Visit&& visit) const {
@@ -40,6 +46,7 @@ class StridedArray {
   }
 
   std::vector<std::uint64_t> bytes_;
+  std::size_t words_ = 0;
   TensorView view_;
 };
 
@@ -61,7 +68,8 @@ class KernelRun {
  public:
   KernelRun(const Program& program, RunInputs inputs);
 
-  /// Throws what the launch or the emulator refuses.
+  /// Throws what the launch or the emulator refuses. The emulator is told of the kernel and its
+  /// arguments alone, and runs with one worker: what has run in this process on the same bytes does not run again.
   EmulationReport emulate(const KernelSource& source);
   /// Differences between what emulate() left in the outputs and the reference, a line an output;
   /// empty if every output is as near to the exact values as storage in its dtype allows (times
@@ -73,6 +81,9 @@ class KernelRun {
   [[nodiscard]] std::vector<double> values(std::size_t tensor) const;
 
  private:
+  /// Everything about the arguments that a launch or the reference may depend on.
+  [[nodiscard]] std::string arguments() const;
+  [[nodiscard]] std::string difference_from_reference() const;
   /// Elements behind each row, so that the next one begins where the tensor promises.
   [[nodiscard]] std::int64_t gap_behind_rows(const ir::Tensor& tensor, std::int64_t width) const;
 
