@@ -319,7 +319,7 @@ void add_wide(const Traits& traits, std::vector<Schedule>& to) {
 /// visited then. Where a tile has more rows than columns that saves whole key tiles, 5 % of all that a
 /// causal mask of 4096 keys has in tiles of 192 x 80.
 bool ends_with_axis(const Traits& traits, const Schedule& s) {
-  return traits.masked && traits.mask.bounds_loop() && !traits.mask.looks_up() &&
+  return traits.masked && traits.mask.bounds_loop() && !traits.mask.looks_up() && !traits.loads &&
          !traits.score.looks_up_rows && !traits.ragged && s.multicast_blocks == 1 &&
          !s.staged_stores && s.tiles.at("rows") > s.tiles.at("cols");
 }

@@ -360,52 +360,69 @@ TEST(ShippedSchedules, CompileInASecondWithoutSpills) {
       }
 }
 
-// A schedule that spills costs a second compile and smaller tiles: the first one fits.
-class ShippedSchedulesOfVariants : public testing::TestWithParam<int> {};
+class ShippedSchedulesOfVariants : public testing::TestWithParam<int> {
+ protected:
+  /// Calls check(name of the spec, source of its kernel for a long problem) for masks with scores.
+  template <class Check>
+  static void for_each_variant(const Check& check) {
+    const Captured ids{"ids", DType::i32, 1, true}, slopes{"slopes", DType::f32, 1, true},
+        table{"table", DType::f32, 2, true}, visible{"visible", DType::i1, 2, true, true};
+    const Mask dense("visible[q_idx, kv_idx]", {visible});
+    const Mask masks[] = {full(),
+                          causal(),
+                          documents(ids),
+                          documents(ids) & causal(),
+                          chunked(1000),
+                          prefix(1000) | causal(),
+                          sliding_window(1023, 0),
+                          dense,
+                          dense & causal()};
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const Captured biases{"bias", dtype, 3, true, true};
+      for (const Mask& mask : masks)
+        for (const Score& score :
+             {Score{}, softcap(30), alibi(slopes), relative_bias(table, 8192), bias(biases)}) {
+          AttentionSpec spec{.head_dim = GetParam(), .dtype = dtype, .mask = mask, .score = score};
+          generate_one(spec, check);
+          spec.lse = true;
+          if (score.text == softcap(30).text) generate_one(spec, check);
+        }
+    }
+  }
 
-TEST_P(ShippedSchedulesOfVariants, FitAtTheFirstTry) {
-  if (!slow()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
-  const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
-  const Target& target = find_target("sm_90a");
-  const Captured ids{"ids", DType::i32, 1, true}, slopes{"slopes", DType::f32, 1, true},
-      table{"table", DType::f32, 2, true}, visible{"visible", DType::i1, 2, true, true};
-  const Mask dense("visible[q_idx, kv_idx]", {visible});
-  const Mask masks[] = {full(),
-                        causal(),
-                        documents(ids),
-                        documents(ids) & causal(),
-                        chunked(1000),
-                        prefix(1000) | causal(),
-                        sliding_window(1023, 0),
-                        dense,
-                        dense & causal()};
-  const auto scores_of = [&](DType dtype) {
-    const Captured biases{"bias", dtype, 3, true, true};
-    return std::array{Score{}, softcap(30), alibi(slopes), relative_bias(table, 8192),
-                      bias(biases)};
-  };
-  const auto fits = [&](const AttentionSpec& spec) {
+ private:
+  template <class Check>
+  static void generate_one(const AttentionSpec& spec, const Check& check) {
+    const Target& target = find_target("sm_90a");
     const AttentionProblem problem{
         .batch = 2, .heads = 2048 / spec.head_dim, .q_len = 8192, .kv_len = 8192};
-    const KernelSource source =
-        generate(attention_forward(spec), attention_schedule(spec, target, problem), target);
-    const std::string text =
+    const std::string name =
         fmt::format("{} {} [{}] [{}]{}", spec.head_dim, name_of(spec.dtype), spec.mask.text,
                     spec.score.text, spec.lse ? " with an LSE" : "");
     try {
-      const Resources found = compile_cubin(nvrtc, source, "sm_90a").resources;
-      EXPECT_EQ(found.spill_store_bytes + found.spill_load_bytes, 0) << text;
+      check(name,
+            generate(attention_forward(spec), attention_schedule(spec, target, problem), target));
     } catch (const Error& error) {
-      ADD_FAILURE() << text << ": " << error.what();
+      ADD_FAILURE() << name << ": " << error.what();
     }
-  };
-  for (const DType dtype : {DType::bf16, DType::f16})
-    for (const Mask& mask : masks)
-      for (const Score& score : scores_of(dtype)) {
-        fits({.head_dim = GetParam(), .dtype = dtype, .mask = mask, .score = score});
-        if (score.text == softcap(30).text)
-          fits({.head_dim = GetParam(), .dtype = dtype, .mask = mask, .score = score, .lse = true});
-      }
+  }
+};
+
+// A schedule that is refused costs a slower one.
+TEST_P(ShippedSchedulesOfVariants, AreGeneratedAtTheFirstTry) {
+  for_each_variant([](const std::string& name, const KernelSource& source) {
+    EXPECT_GE(source.threads, 128) << name;
+  });
+}
+
+// One that spills costs a second compile and smaller tiles.
+TEST_P(ShippedSchedulesOfVariants, FitAtTheFirstTry) {
+  if (!slow()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
+  const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
+  for_each_variant([&](const std::string& name, const KernelSource& source) {
+    const Resources found = compile_cubin(nvrtc, source, "sm_90a").resources;
+    EXPECT_EQ(found.spill_store_bytes + found.spill_load_bytes, 0) << name;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, ShippedSchedulesOfVariants,
