@@ -267,9 +267,10 @@ double CostedSchedule::uneven_us(const Load& load) const {
 /// every other wave backwards, so the tiles of a multiprocessor follow from its place in a wave, modulo
 /// the tiles of a head. From place to place their sum rises or falls evenly, except where a wave reaches
 /// the first and longest tile of a head. So the largest sum is at such a place, or at the first or the
-/// last one. A place stands for all multiprocessors that are a head's tiles apart; the last, partial wave
-/// counts if it reaches one of them. A pattern of waves that repeats within `most_waves` is summed up
-/// once; otherwise the waves before the last `most_waves` count as the mean.
+/// last one; under a mask that gives most tiles as many keys as any has, it may be halfway between. A
+/// place stands for all multiprocessors that are a head's tiles apart; the last, partial wave counts if
+/// it reaches one of them. A pattern of waves that repeats within `most_waves` is summed up once;
+/// otherwise the waves before the last `most_waves` count as the mean.
 double CostedSchedule::static_us(const Load& load) const {
   constexpr std::int64_t most_waves = 16, most_tiles = 128;
   const auto blocks = static_cast<std::int64_t>(load.blocks);
@@ -318,13 +319,22 @@ double CostedSchedule::static_us(const Load& load) const {
     return static_cast<double>(count - 1) * block_us(load, 0, residents_) +
            block_us(load, iterations, residents_);
   };
-  double most = std::max(us_at(0), us_at(std::min(tiles, slots) - 1));
+  // Where most tiles of a head are among the longest, as under a window, the sum is largest in between.
+  const bool is_even = 2 * load.mean <= load.most() + load.least() + 1;
+  double most = 0;
+  const std::int64_t last_place = std::min(tiles, slots) - 1;
+  const auto try_place = [&](std::int64_t place) {
+    most = std::max(most, us_at(place));
+    if (!is_even) most = std::max(most, us_at(std::min(last_place, place + tiles / 2)));
+  };
+  try_place(0);
+  try_place(last_place);
   const std::int64_t begin = repeats > 0 ? 0 : first, end = repeats > 0 ? period : waves;
   for (std::int64_t wave = begin; wave < end; ++wave) {
     const std::int64_t into_head = wave * slots % tiles;
     const std::int64_t place =
         wave % 2 == 0 ? (tiles - into_head) % tiles : (into_head + slots - 1) % tiles;
-    if (place < slots) most = std::max(most, us_at(place));
+    if (place < slots) try_place(place);
   }
   return most;
 }

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# Kernels of a test run stay out of the user's cache.
-os.environ.setdefault("FLASHCORE_CACHE_DIR", tempfile.mkdtemp(prefix="flashcore_test_cache_"))
+# Kernels of a test run stay out of the user's cache, and go when it ends. Workers share them.
+if "FLASHCORE_CACHE_DIR" not in os.environ:
+    kernels = tempfile.TemporaryDirectory(prefix="flashcore_tests_", ignore_cleanup_errors=True)
+    os.environ["FLASHCORE_CACHE_DIR"] = kernels.name
 
 settings.register_profile("flashcore", deadline=None, max_examples=20, derandomize=True)
 settings.load_profile("flashcore")
