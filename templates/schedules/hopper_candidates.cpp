@@ -4,6 +4,7 @@
 // besides.
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "templates/schedules/measured_orderings.h"
@@ -135,8 +136,8 @@ std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
   return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
 }
 
-/// A block of two or three warpgroups that a multiprocessor has to itself, with the ordering that was
-/// measured and with as much of it as shared memory has room for.
+/// A block of two or three warpgroups that a multiprocessor has to itself, in a measured ordering; slots
+/// for the query and the buffer of the output are dropped where shared memory has no room for them.
 Schedule large(const Traits& traits, int rows, int cols, const Schedule& ordering) {
   Schedule s = warpgroup_tiles(rows, cols, ordering);
   s.last_tiles_first = traits.masked;

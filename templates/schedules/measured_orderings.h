@@ -11,17 +11,20 @@
 namespace flashcore {
 
 /// The table that ships, measured_orderings.json. `orderings` has fields of schedules by a number.
-/// `measured` has such a number for every 16 columns of head_dim from 16 to 256, or - where such
-/// blocks were never the fastest, by a kind of four words:
-///   family   of blocks, as cost_family calls it
+/// `measured` has the number of an ordering for every 16 columns of head_dim from 16 to 256, or - where
+/// such blocks are no candidates, by a kind of four words:
+///   family   of blocks, as cost_family calls it; for 128 rows it says whether they have ping-pong
 ///   mask     full, bounds (it bounds the loop over keys), or scan (blocks scan for visible tiles)
 ///   score    plain, softcap, softcap_with_maximum (whose exponentials exceed what f16 holds),
 ///            positions (computed from them, as ALiBi is), lookups, or loads (the copy engine brings
 ///            tiles of a dense bias or mask)
 ///   lengths  open, or ragged: sequences differ in length
+/// Orderings of ragged lengths and of head dims 16 and 48 are not measured by that script: they are
+/// those that rules gave before, which single kernels had been measured for.
 std::string_view shipped_orderings();
 
-/// A schedule with the ordering of such blocks, and without tiles; null where the table has none.
+/// A schedule that has the fields of the ordering of such blocks for a spec, and no tiles; null where
+/// the table has none.
 const Schedule* measured_ordering(const SpecTraits& traits, std::string_view family);
 
 }  // namespace flashcore

@@ -40,8 +40,8 @@ double slack(DType dtype, double largest) {
   }
 }
 
-/// What is known by a digest of everything that it depends on. A schedule more often differs from
-/// another in what one target can do than in the kernel that it makes.
+/// Results of launches or comparisons by a digest of everything that they depend on: targets share most
+/// kernels of a schedule, and tests under every schedule launch them once a target.
 template <class Value>
 class Results {
  public:
@@ -79,8 +79,8 @@ StridedArray::StridedArray(DType dtype, const std::vector<std::int64_t>& shape, 
   }
   // Room behind, so that an access beyond one array does not meet another.
   bytes_.assign(static_cast<std::size_t>(stride * size_of(dtype) / 8 + 4096), ~std::uint64_t{0});
-  // Vectors of 16 bytes need an address that is a multiple of that. It is one of no more, and in
-  // every run the same in the lines of memory, of which reports of accesses may speak.
+  // Vectors of 16 bytes need an address that is a multiple of 16. It is no multiple of 32, and has the
+  // same place in a line of 128 bytes in every run, so that a launch can be known again by its bytes.
   auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
   while (address % 128 != 16) address += sizeof(bytes_[0]);
   view_.data = reinterpret_cast<void*>(address);

@@ -68,8 +68,9 @@ class KernelRun {
  public:
   KernelRun(const Program& program, RunInputs inputs);
 
-  /// Throws what the launch or the emulator refuses. The emulator is told of the kernel and its
-  /// arguments alone, and runs with one worker: what has run in this process on the same bytes does not run again.
+  /// Throws what the launch or the emulator refuses. What the emulator does depends on the kernel and its
+  /// arguments alone (it has one worker), so a launch of a kernel on the same bytes is emulated once in a
+  /// process.
   EmulationReport emulate(const KernelSource& source);
   /// Differences between what emulate() left in the outputs and the reference, a line an output;
   /// empty if every output is as near to the exact values as storage in its dtype allows (times
