@@ -56,7 +56,7 @@ std::string loop(const std::string& ops) {
 const std::string landing = "      %l = wait_products %s pending 0 : f32[m, d]\n";
 const std::string release = "      release in b\n";
 
-TEST(RoleHazards, ASlotIsReleasedBehindTheProductsThatReadIt) {
+TEST(BarriersOfRoles, ASlotIsReleasedBehindTheProductsThatReadIt) {
   EXPECT_EQ(complaint(loop(landing + release)), "fine");
   EXPECT_EQ(complaint(loop(release + landing)),
             "release releases a slot of b, which a product in flight reads");
@@ -66,7 +66,7 @@ TEST(RoleHazards, ASlotIsReleasedBehindTheProductsThatReadIt) {
             "issue fills a slot of b, which a product in flight reads");
 }
 
-TEST(RoleHazards, StoresHaveReadWhatIsWrittenNext) {
+TEST(BarriersOfRoles, StoresHaveReadWhatIsWrittenNext) {
   const std::string staged =
       "    %y = convert %out in y_tile : bf16[m, d] @ shared\n    store y[m, d], %y\n";
   const std::string again =
@@ -90,14 +90,14 @@ std::string addition(const std::string& order, const std::string& front,
 
 const std::string sums = "output sums: f32 [N, 64]\n", turns = "output turns: i32 [M]\n";
 
-TEST(RoleHazards, ATileHasAsManyAdditionsInFlightAsSlots) {
+TEST(BarriersOfRoles, ATileHasAsManyAdditionsInFlightAsSlots) {
   EXPECT_EQ(complaint(addition("", "      drain_stores pending 1\n"), sums), "fine");
   EXPECT_EQ(complaint(addition("", "      drain_stores\n"), sums), "fine");
   EXPECT_EQ(complaint(addition("", ""), sums),
             "convert changes sums_tile, which the copy engine reads");
 }
 
-TEST(RoleHazards, ATurnIsPassedOnWhenTheEngineHasAdded) {
+TEST(BarriersOfRoles, ATurnIsPassedOnWhenTheEngineHasAdded) {
   const std::string order = " in order of turns",
                     pass =
                         "      %end = constant 32 : i32\n      meet_role\n"

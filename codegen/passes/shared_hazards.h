@@ -1,0 +1,76 @@
+// What insert_barriers knows of shared memory at a place of the program.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "codegen/analysis/shared_use.h"
+#include "dsl/ir/function.h"
+
+namespace flashcore {
+
+/// What has happened to a buffer.
+struct BufferHazards {
+  bool by_warpgroup = false, by_all = false;  ///< written, and the writers have not met since
+  bool loading = false;     ///< copies of threads have been issued and not waited for
+  int handed_on = 0;        ///< how often it has been: the engine may be reading as many slots
+  bool adding = false;      ///< the engine may be adding it at the block's turn
+  bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
+  bool multiplied = false;  ///< products have read it, and the warps have not met since
+  bool read = false;        ///< threads have read it, and have not met since
+  bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
+  bool awaited = false;  ///< threads have waited for a slot of it, each for itself
+
+  bool operator==(const BufferHazards&) const = default;
+  void join(const BufferHazards& other);
+};
+
+/// What has happened to all buffers of a function, as the threads of the block or of a role see it.
+class SharedHazards {
+ public:
+  explicit SharedHazards(const ir::Function& f) : f_(&f), buffers_(f.buffers.size()) {}
+
+  BufferHazards& operator[](ir::BufferId buffer) { return buffers_[buffer.index]; }
+  const BufferHazards& operator[](ir::BufferId buffer) const { return buffers_[buffer.index]; }
+
+  /// Whether the test holds for the buffer, or for one that shares bytes with it.
+  template <class Test>
+  [[nodiscard]] bool any(ir::BufferId buffer, Test test) const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      if (overlap((*f_)[buffer], f_->buffers[i]) && test(buffers_[i])) return true;
+    return false;
+  }
+
+  /// That threads have met: `barrier`, `meet_role`, `meet_warpgroup` or `cluster_sync`.
+  void meet(ir::OpCode meeting);
+
+  /// That copies of threads have been waited for, but for so many groups of them.
+  void wait_for_copies(int pending);
+
+  /// A product reads these buffers; an issued one until it is waited for.
+  void multiply(std::set<ir::BufferId> read, bool issued);
+  /// All products are over but for the last so many.
+  void wait_for_products(int pending);
+  /// Whether a product that is not over reads the buffer.
+  [[nodiscard]] bool is_multiplied(ir::BufferId buffer) const;
+
+  /// The cluster's blocks have begun; false if that was known.
+  bool begin_cluster();
+
+  /// What has happened on either of two ways to the same place.
+  void join(const SharedHazards& other);
+  bool operator==(const SharedHazards& other) const {
+    return buffers_ == other.buffers_ && in_flight_ == other.in_flight_ &&
+           cluster_has_begun_ == other.cluster_has_begun_;
+  }
+
+ private:
+  void end_product(const std::set<ir::BufferId>& read);
+
+  const ir::Function* f_;
+  std::vector<BufferHazards> buffers_;
+  std::vector<std::set<ir::BufferId>> in_flight_;  ///< what products read, the oldest first
+  bool cluster_has_begun_ = false;                 ///< all its blocks
+};
+
+}  // namespace flashcore
