@@ -42,7 +42,12 @@ FLAGS = [
 EARLY = ["lazy_scaling", "rescale_before_wait", "rescale_before_product"]
 LEAST_GAIN = 1.01
 LONGEST = 4096
-MASKS = {"full": ("full", 0), "bounds": ("causal", 0), "scan": ("prefix_causal", 1024)}
+MASKS = {
+    "full": ("full", 0),
+    "causal": ("causal", 0),
+    "window": ("window", 512),
+    "scan": ("prefix_causal", 1024),
+}
 SCORES = {  # with the size that variants have
     "softcap": ("softcap_causal", 30),
     "softcap_with_maximum": ("softcap_causal", 30),
@@ -52,7 +57,7 @@ SCORES = {  # with the size that variants have
 }
 WORDS = [
     ["128", "128/ping_pong", "128/multicast", "192"],
-    ["full", "bounds", "scan"],
+    ["full", "causal", "window", "scan"],
     ["plain", "softcap", "softcap_with_maximum", "positions", "lookups", "loads"],
     ["open", "ragged"],
 ]

@@ -335,9 +335,9 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
     return candidates;
   }
   const bool only_small =
-      traits.few_tiles_a_row && traits.widest <= 128 &&
-      (traits.widest <= 64 || (of.mask.looks_up() && (of.mask.several() || traits.ragged ||
-                                                      (!traits.plain && !traits.by_position))));
+      of.mask.looks_up() && traits.widest <= 128 &&
+      (traits.widest <= 64 || of.mask.several() || traits.ragged ||
+       (!traits.plain && !traits.by_position));
   if (!only_small) add_large(traits, candidates);
   add_small(traits, candidates);
   add_without_producer(traits, candidates);

@@ -21,7 +21,8 @@ constexpr std::size_t step = 16;  // columns of head_dim that have an ordering i
 
 std::string_view kind_of_mask(const MaskTraits& mask) {
   if (mask.is_full()) return "full";
-  return mask.bounds_loop() ? "bounds" : "scan";
+  if (!mask.bounds_loop()) return "scan";
+  return mask.several() ? "window" : "causal";
 }
 
 std::string_view kind_of_score(const SpecTraits& traits) {

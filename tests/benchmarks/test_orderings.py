@@ -64,13 +64,13 @@ def test_what_is_found_changes_the_fields_that_differ_alone() -> None:
 
 
 def test_a_cell_with_ping_pong_moves_to_the_family_that_has_it() -> None:
-    found = cell("128 bounds softcap open")
+    found = cell("128 causal softcap open")
     found.changed = {"ping_pong": True}
-    table: orderings.Table = {"128 bounds softcap open": one(3, {"outer_stages": 2})}
+    table: orderings.Table = {"128 causal softcap open": one(3, {"outer_stages": 2})}
     orderings.put(found, table)
-    assert table["128 bounds softcap open"] == [None] * DIMS
-    assert table["128/ping_pong bounds softcap open"] == one(3, {"outer_stages": 2})
-    assert found.kind == "128/ping_pong bounds softcap open"
+    assert table["128 causal softcap open"] == [None] * DIMS
+    assert table["128/ping_pong causal softcap open"] == one(3, {"outer_stages": 2})
+    assert found.kind == "128/ping_pong causal softcap open"
 
 
 def test_orderings_are_numbered_by_how_often_they_are_used() -> None:
@@ -88,6 +88,6 @@ def test_the_base_of_a_search_is_a_candidate_of_the_spec() -> None:
     offered = {
         kind.split()[0]
         for kind, of_dims in table.items()
-        if kind.endswith("bounds plain open") and of_dims[128 // orderings.STEP - 1] is not None
+        if kind.endswith("causal plain open") and of_dims[128 // orderings.STEP - 1] is not None
     }
     assert offered <= families

@@ -17,3 +17,12 @@ settings.load_profile("flashcore")
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def emulated_only(monkeypatch):
+    """For tests of many kernels that run in the emulator alone: a kernel has the first of its
+    schedules, as if its machine code had been compiled and did not spill. Other tests compile."""
+    import flashcore as fc
+
+    monkeypatch.setattr(fc.AttentionKernel, "compile", lambda kernel: None)

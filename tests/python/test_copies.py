@@ -11,6 +11,8 @@ import flashcore as fc
 from flashcore.kernels import copies
 from reference import assert_close, random
 
+pytestmark = pytest.mark.usefixtures("emulated_only")
+
 TARGETS = {"sm_75": "f16", "sm_80": "bf16", "sm_90a": "bf16"}
 _kernels = {}
 

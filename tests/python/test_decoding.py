@@ -8,6 +8,8 @@ from flashcore.kernels import decoding
 from flashcore.kernels.decode_kernels import DecodeKernels
 from reference import assert_close, random
 
+pytestmark = pytest.mark.usefixtures("emulated_only")
+
 H200 = 132  # multiprocessors
 
 

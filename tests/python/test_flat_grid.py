@@ -5,6 +5,8 @@ import pytest
 
 import flashcore as fc
 
+pytestmark = pytest.mark.usefixtures("emulated_only")
+
 BATCH, HEADS = 3, 4
 rng = np.random.default_rng(7)
 SLOPES = rng.uniform(0.1, 1, (BATCH, HEADS)).astype(np.float32)

@@ -30,8 +30,8 @@ def call(kernel, *problem, **more):
     q, k, v, out = arrays(*problem)
     return kernel(q, k, v, out=out, **more)
 
-def draw():
-    return [int(2 ** rng.uniform(0, top)) for top in (4, 4, 12, 12)]
+def draw(heads=4, length=12):
+    return [int(2 ** rng.uniform(0, top)) for top in (heads, heads, length, length)]
 
 def compiled():
     return fc.cache_stats().compiled
@@ -154,10 +154,10 @@ call(kernel, *few)
 def test_the_log_sum_exp_is_prepared_as_well(run):
     out = run("""
 kernel = fc.jit(spec, target="sm_90a")
-kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
+kernel.prepare(2, lengths=(1, 512), batch=(1, 4), heads=(1, 4))
 before, dispatch = compiled(), kernel._dispatch(True)
 for _ in range(50):
-    batch, heads, rows, keys = draw()
+    batch, heads, rows, keys = draw(heads=2, length=9)
     lse = OnHopper(batch, heads, rows, dtype=np.float32)
     dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
 print(compiled() - before, dispatch.core.is_building())
@@ -169,13 +169,13 @@ def test_a_spec_that_has_the_log_sum_exp_has_no_other_kernels(run):
     out = run("""
 import dataclasses
 kernel = fc.jit(dataclasses.replace(spec, lse=True), target="sm_90a")
-kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
-made = fc.precompile(kernel.spec, "sm_90a", lengths=(1, 4096), batch=(1, 16), heads=(1, 16))
+kernel.prepare(2, lengths=(1, 512), batch=(1, 4), heads=(1, 4))
+made = fc.precompile(kernel.spec, "sm_90a", lengths=(1, 512), batch=(1, 4), heads=(1, 4))
 print({one.spec.lse for one in made}, all(one.from_cache for one in made))
 before, dispatch = compiled(), kernel._dispatch(True)
 assert dispatch is kernel._dispatch(False)
 for _ in range(50):
-    batch, heads, rows, keys = draw()
+    batch, heads, rows, keys = draw(heads=2, length=9)
     lse = OnHopper(batch, heads, rows, dtype=np.float32)
     dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
 print(compiled() - before, dispatch.core.is_building())
@@ -188,7 +188,7 @@ def test_threads_share_what_finds_their_kernels(run):
 import threading
 kernel = fc.AttentionKernel.shipped(spec, "sm_90a", compiled=False)
 start = threading.Barrier(8)
-problems = [draw() for _ in range(400)]
+problems = [draw(heads=2, length=9) for _ in range(400)]
 
 def work():
     start.wait()
@@ -201,7 +201,7 @@ for thread in threads:
 for thread in threads:
     thread.join()
 kernel.wait_until_optimised()
-print(compiled() <= len(kernel._dispatch(False).core.reachable([(1, 16)] * 2 + [(1, 4096)] * 2)))
+print(compiled() <= len(kernel._dispatch(False).core.reachable([(1, 4)] * 2 + [(1, 512)] * 2)))
 print(kernel._plain_dispatches[0] is kernel._dispatch(False).core)
 """)
     assert out == "True\nTrue\n"

@@ -8,6 +8,8 @@ import flashcore as fc
 from flashcore.arrays import Captured
 from reference import attention
 
+pytestmark = pytest.mark.usefixtures("emulated_only")
+
 SHAPE, SCALE = (1, 2, 70, 64), 128.0
 KINDS = [("f16", "sm_80"), ("bf16", "sm_80"), ("f16", "sm_90a"), ("bf16", "sm_90a")]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}

@@ -57,11 +57,13 @@ def chosen_blocks(spec: AttentionSpec, target: str, problem: Problem) -> Blocks 
 
 
 def draw_split_problem(rng: random.Random, spec: AttentionSpec, found: Measurements) -> Problem:
-    """Query rows that may leave multiprocessors idle, every second time one alone."""
+    """Query rows that may leave multiprocessors idle: one alone, so many that a packed tile holds
+    those of the group's heads, or any number."""
+    packed: int = _core.most_decode_rows() // group_of(spec)
     while True:
         batch, heads = (round(2 ** rng.uniform(0, 6)) for _ in range(2))
         heads = spec.heads or heads
-        q_len = round(2 ** rng.uniform(0, 11)) if rng.random() < 2 / 3 else 1
+        q_len = rng.choice((1, rng.randint(1, packed), round(2 ** rng.uniform(0, 11))))
         problem = batch, heads, q_len, round(2 ** rng.uniform(9, 17))
         if may_split(spec, found, problem) and is_feasible(spec, problem):
             return problem

@@ -61,13 +61,13 @@ TEST(MeasuredOrderings, AreThoseOfTheKindOfASpec) {
     const char* kind;
   } cases[]{
       {spec_of(64), "full plain open"},
-      {spec_of(64, causal()), "bounds plain open"},
-      {spec_of(64, sliding_window(128, 0)), "bounds plain open"},
+      {spec_of(64, causal()), "causal plain open"},
+      {spec_of(64, sliding_window(128, 0)), "window plain open"},
       {spec_of(64, documents({"ids", DType::i32, 2})), "scan plain open"},
-      {spec_of(128, causal(), softcap(30)), "bounds softcap open"},
-      {spec_of(128, causal(), softcap(30), DType::f16), "bounds softcap_with_maximum open"},
+      {spec_of(128, causal(), softcap(30)), "causal softcap open"},
+      {spec_of(128, causal(), softcap(30), DType::f16), "causal softcap_with_maximum open"},
       {spec_of(80, {}, alibi({"slopes", DType::f32, 1})), "full positions open"},
-      {spec_of(160, causal(), relative), "bounds lookups open"},
+      {spec_of(160, causal(), relative), "causal lookups open"},
       {spec_of(128, {}, dense), "full loads open"},
   };
   for (const auto& [spec, kind] : cases)
@@ -87,7 +87,7 @@ TEST(MeasuredOrderings, OfRaggedSequencesAreOthers) {
   AttentionSpec spec = spec_of(64, causal());
   spec.kv_lens = true;
   const Schedule* const found = measured_ordering(SpecTraits(spec), "128/ping_pong");
-  const std::optional<Schedule> expected = entry("128/ping_pong bounds plain ragged", 64);
+  const std::optional<Schedule> expected = entry("128/ping_pong causal plain ragged", 64);
   ASSERT_EQ(found != nullptr, expected.has_value());
   if (expected) {
     EXPECT_EQ(*found, *expected);
@@ -99,7 +99,7 @@ TEST(MeasuredOrderings, GoByTheWidestOfScoresAndValues) {
   spec.head_dim_v = 192;
   const Schedule* const found = measured_ordering(SpecTraits(spec), "128");
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(*found, *entry("128 bounds plain open", 192));
+  EXPECT_EQ(*found, *entry("128 causal plain open", 192));
 }
 
 TEST(MeasuredOrderings, EndWithAHeadDimOf256) {

@@ -252,7 +252,7 @@ TEST(ShippedSchedules, HaveTilesThatFillTheWaves) {
   EXPECT_EQ(rows(64, 1, 32, 2048), 192) << "512 of 128 rows are four waves, 352 of 192 are three";
   EXPECT_EQ(rows(128, 4, 16, 4096), 128);
   EXPECT_EQ(rows(128, 1, 12, 2048), 192) << "192 of 128 rows are two waves, 132 of 192 are one";
-  EXPECT_EQ(rows(64, 16, 16, 512, causal()), 64) << "small blocks, in many waves";
+  EXPECT_EQ(rows(64, 16, 16, 192, causal()), 64) << "small blocks, in many waves";
   for (const int head_dim : {64, 128, 256}) {
     EXPECT_EQ(rows(head_dim, 1, 1, 512), 64) << "few blocks, of few rows each";
     EXPECT_EQ(rows(head_dim, 1, 1, 512, causal()), 64);
