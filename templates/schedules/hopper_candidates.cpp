@@ -334,10 +334,9 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
     add_wide(traits, candidates);
     return candidates;
   }
-  const bool only_small =
-      of.mask.looks_up() && traits.widest <= 128 &&
-      (traits.widest <= 64 || of.mask.several() || traits.ragged ||
-       (!traits.plain && !traits.by_position));
+  const bool only_small = of.mask.looks_up() && traits.widest <= 128 &&
+                          (traits.widest <= 64 || of.mask.several() || traits.ragged ||
+                           (!traits.plain && !traits.by_position));
   if (!only_small) add_large(traits, candidates);
   add_small(traits, candidates);
   add_without_producer(traits, candidates);
