@@ -3,19 +3,21 @@
     python benchmarks/schedule_choice.py --out choice.json              # on a GPU, some times
     python benchmarks/refine_costs.py choice.json --seconds 300 --out costs.json
 
-`flashcore.tune` fits coefficients to the times of kernels, each family of schedules by itself; a
-choice depends on differences between families as small as the errors of those fits. From there a
-search by chance changes a few coefficients of one family and keeps what makes the schedules that
-are chosen faster on all problems of the files: in the mean, and above all where they are far from
-the best. What is predicted to be as fast as the choice counts if it is slower. Problems of several
-GPUs count together, each with the memory of its GPU in the table. Needs no GPU. The table goes to
---out; the build reads it at its place in templates/.
+`flashcore calibrate` fits coefficients to the times of kernels, each family of schedules by itself;
+a choice depends on differences between families as small as the errors of those fits. A random
+search from there changes a few coefficients of one family at a time, and keeps a change that makes
+the chosen schedules of all problems in the files faster: in the mean, and above all where they are
+far from the best. A schedule that is predicted to be nearly as fast as the chosen one counts in its
+place if it is slower. Problems of several GPUs count together, each with its GPU's bandwidth and L2
+size from the table. Needs no GPU. The table goes to --out; the build reads it at its place in
+templates/. A file that is named several times counts as often.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import datetime
 import json
 import time
 from collections.abc import Iterable
@@ -25,16 +27,18 @@ from typing import Any
 import numpy as np
 
 SHIPPED = Path(__file__).parents[1] / "templates/choice/cost_coefficients.json"
-NEAR = 1.006  # predictions that are no further apart may come out the other way round
+NEAR = 1.006  # of two predictions no further apart, either schedule may be chosen
 BOUNDS = {1.02: 1, 1.05: 3, 1.10: 10, 1.13: 20}
-"""What is slower than the best by more counts so many times more."""
+"""By its time over that of the best, how many times more a chosen schedule costs."""
 PULL = 1e-3
-"""What a coefficient that is e times as large costs, as a share of time in the mean. With less,
-more problems that nothing was fitted to are far from the best."""
+"""The cost of a coefficient e times as large as its fit, as a share of time in the mean. With
+a tenth of it, more problems outside the files have a schedule that is far from the best."""
+LEAST_US = 0.05  # added to coefficients before they are compared: those near 0 change freely
 STEPS = (0.02, 0.06, 0.15)
 Families = dict[str, dict[str, Any]]
 Choice = tuple[np.ndarray, np.ndarray]
-"""Of one family, for every problem: what is predicted for its best schedule, and what it takes."""
+"""For every problem, the prediction for the schedule of one family that is predicted to be its
+fastest, and the time that was measured of that schedule; infinity and 0 without a candidate."""
 
 
 class Problems:
@@ -43,7 +47,7 @@ class Problems:
     def __init__(self, gpu: dict[str, Any], cluster_share: float, rows: Iterable[dict[str, Any]]):
         from flashcore import _core
 
-        self._core, self._gpu, self._cluster_share = _core, gpu, cluster_share
+        self._gpu, self._cluster_share = gpu, cluster_share
         rows = list(rows)
         self.best = np.array([min(row["whole"].values()) for row in rows])
         self._probes: dict[str, Any] = {}
@@ -80,7 +84,7 @@ class Problems:
         return least, taken
 
     def losses(self, changed: dict[str, Choice] | None = None) -> np.ndarray:
-        """For every problem, what is chosen over the best."""
+        """For every problem, the time of the chosen schedule over that of the fastest candidate."""
         choices = (self.choices | (changed or {})).values()
         predicted = np.stack([least for least, _ in choices])
         taken = np.stack([taken for _, taken in choices])
@@ -89,19 +93,22 @@ class Problems:
 
 
 def penalty(losses: np.ndarray) -> float:
+    """The mean logarithm of losses, and of those above each of BOUNDS more."""
     far = (weight * np.maximum(0, np.log(losses / bound)) for bound, weight in BOUNDS.items())
     return float(np.mean(np.log(losses) + sum(far)))
 
 
 def distance(families: Families, start: Families) -> float:
-    """How far the coefficients are from where they began."""
+    """The squared logarithms of all coefficients over those that the search began with."""
     pairs = [(np.array(families[name][field]), np.array(start[name][field]))
              for name in start for field in start[name]]  # fmt: skip
-    return float(sum(np.sum(np.log((now + 0.05) / (then + 0.05)) ** 2) for now, then in pairs))
+    return float(
+        sum(np.sum(np.log((now + LEAST_US) / (then + LEAST_US)) ** 2) for now, then in pairs)
+    )
 
 
-def changed(rng: np.random.Generator, costs: dict[str, Any]) -> dict[str, Any]:
-    """With one to four coefficients some per cent larger or smaller."""
+def vary(rng: np.random.Generator, costs: dict[str, Any]) -> dict[str, Any]:
+    """The coefficients of a family with one to four of them some per cent larger or smaller."""
     costs = copy.deepcopy(costs)
     for field in rng.choice(list(costs), rng.integers(1, 5)):
         factor = float(np.exp(rng.normal() * rng.choice(STEPS)))
@@ -114,6 +121,7 @@ def changed(rng: np.random.Generator, costs: dict[str, Any]) -> dict[str, Any]:
 
 
 def refine(sets: list[Problems], start: Families, seconds: float, seed: int) -> Families:
+    """The coefficients of the least penalty that were found in so many seconds."""
     rng, families = np.random.default_rng(seed), copy.deepcopy(start)
     names = sorted(set().union(*(problems.families for problems in sets)))
     for problems in sets:
@@ -126,7 +134,7 @@ def refine(sets: list[Problems], start: Families, seconds: float, seed: int) -> 
     least, end = cost(families, [{} for _ in sets]), time.monotonic() + seconds
     while time.monotonic() < end:
         name = str(rng.choice(names))
-        costs = changed(rng, families[name])
+        costs = vary(rng, families[name])
         choices = [{name: problems.choice_of(name, costs)} if name in problems.families else {}
                    for problems in sets]  # fmt: skip
         own = cost(families | {name: costs}, choices)
@@ -146,7 +154,7 @@ def summary(losses: np.ndarray) -> str:
 def read_problems(
     files: Iterable[Path], table: list[dict[str, Any]], cluster_share: float
 ) -> list[Problems]:
-    """Those of each GPU, of files that schedule_choice.py wrote."""
+    """The problems of each GPU in files that schedule_choice.py wrote."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for file in files:
         found = json.loads(file.read_text())
@@ -154,7 +162,12 @@ def read_problems(
     gpus = {entry["gpu"]: entry for entry in table}
     unknown = set(rows) - set(gpus)
     if unknown:
-        raise SystemExit(f"no entry of {SHIPPED.name} for {', '.join(unknown)}: flashcore.tune")
+        raise SystemExit(
+            f"the problems of {', '.join(unknown)} cannot be predicted: the table of coefficients"
+            f" has entries for {', '.join(gpus)} alone; measure that GPU with"
+            " `flashcore calibrate`,"
+            " or name a table with its entry by --table"
+        )
     return [Problems(gpus[name], cluster_share, own) for name, own in rows.items()]
 
 
@@ -173,6 +186,8 @@ def main() -> None:
     sets = read_problems(given.files, table, entry["cluster_share"])
     before = entry["families"]
     entry["families"] = refine(sets, before, given.seconds, given.seed)
+    count = sum(len(problems.best) for problems in sets)
+    entry["measured"]["refined"] = f"{datetime.date.today()}, {count} problems"
     for problems in sets:
         after = summary(problems.losses())
         problems.choices = {n: problems.choice_of(n, before[n]) for n in problems.families}

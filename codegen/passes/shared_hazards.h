@@ -9,17 +9,19 @@
 
 namespace flashcore {
 
-/// What has happened to a buffer.
+/// What has happened to a buffer in shared memory.
 struct BufferHazards {
-  bool by_warpgroup = false, by_all = false;  ///< written, and the writers have not met since
-  bool loading = false;     ///< copies of threads have been issued and not waited for
-  int handed_on = 0;        ///< how often it has been: the engine may be reading as many slots
-  bool adding = false;      ///< the engine may be adding it at the block's turn
-  bool drained = false;     ///< it is done, as the thread that asked it knows, and no other
+  /// Written by threads that have not met since: those of a warpgroup, or all of the block or role.
+  bool by_warpgroup = false, by_all = false;
+  bool loading = false;  ///< copies of threads into it were issued, and have not been waited for
+  int handed_on = 0;     ///< how many of its slots the copy engine may still be reading
+  bool adding = false;   ///< the copy engine may still be adding it to a tensor at the block's turn
+  /// The copy engine has read it, which the thread that waited for the engine knows, and no other.
+  bool drained = false;
   bool multiplied = false;  ///< products have read it, and the warps have not met since
   bool read = false;        ///< threads have read it, and have not met since
   bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
-  bool awaited = false;  ///< threads have waited for a slot of it, each for itself
+  bool awaited = false;  ///< each thread has waited for a slot of it, and has met no other since
 
   bool operator==(const BufferHazards&) const = default;
   void join(const BufferHazards& other);

@@ -21,8 +21,9 @@ def rng():
 
 @pytest.fixture
 def emulated_only(monkeypatch):
-    """For tests of many kernels that run in the emulator alone: a kernel has the first of its
-    schedules, as if its machine code had been compiled and did not spill. Other tests compile."""
+    """For tests whose kernels differ from those of other tests in numbers alone, and run in the
+    emulator: no machine code is compiled, and a kernel has the first of its schedules, as if its
+    code did not spill."""
     import flashcore as fc
 
     monkeypatch.setattr(fc.AttentionKernel, "compile", lambda kernel: None)

@@ -7,8 +7,6 @@ import pytest
 import flashcore as fc
 from reference import attention
 
-pytestmark = pytest.mark.usefixtures("emulated_only")
-
 BF16 = np.dtype(ml_dtypes.bfloat16)
 SHAPE = (1, 2, 70, 64)
 

@@ -8,8 +8,6 @@ import flashcore as fc
 from flashcore.arrays import Captured
 from reference import attention
 
-pytestmark = pytest.mark.usefixtures("emulated_only")
-
 SHAPE, SCALE = (1, 2, 70, 64), 128.0
 KINDS = [("f16", "sm_80"), ("bf16", "sm_80"), ("f16", "sm_90a"), ("bf16", "sm_90a")]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -36,6 +34,7 @@ def assert_right(kernel, q, k, v, cap, mask="full"):
     assert (np.abs(lse - expected_lse) <= 2e-3 + 3e-6 * np.abs(expected_lse)).all()
 
 
+@pytest.mark.usefixtures("emulated_only")
 @pytest.mark.parametrize(("dtype", "target"), KINDS)
 @pytest.mark.parametrize("cap", [30.0, 1e3, 1e6, 1e7, 1e8, 1e12, 1e20, 1e30, 3e38])
 def test_a_cap_of_any_size(dtype, target, cap):
