@@ -98,7 +98,7 @@ def chunk(
     spec = fc.AttentionSpec(head_dim=head_dim, mask=fc.causal(), **grouped)
     kernel = fc.jit(spec)
     whole = fc.AttentionKernel.shipped(spec, kernel.target)
-    whole._modules = None
+    whole._has_alternatives = False
     for each in kernel, whole:
         each.prepare(lengths=keys, q_lengths=q_len, batch=1, heads=heads, lse=False)
 

@@ -37,10 +37,10 @@ LengthRange range_of(const fc_range& range, const char* name) {
 }
 
 Dispatcher make_dispatcher(const Program& program, const Target& target,
-                           const std::shared_ptr<ScheduleChooser>& chooser,
+                           const std::shared_ptr<AttentionChooser>& chooser,
                            const std::shared_ptr<const Bundle>& bundle) {
   if (bundle == nullptr) return {program, target, chooser};
-  return {program, chooser, build_from_bundle(bundle, program, target)};
+  return {program, chooser, builds_from_bundle(bundle, target)};
 }
 
 }  // namespace
@@ -50,13 +50,20 @@ fc_dispatcher::fc_dispatcher(const AttentionSpec& spec, const Target& target,
     : program_(attention_forward(spec)),
       target_(target),
       bundle_(std::move(bundle)),
-      chooser_(std::make_shared<ScheduleChooser>(spec, target, std::string_view(),
-                                                 cost_model_for(target))),
+      chooser_(std::make_shared<AttentionChooser>(spec, target, std::string_view(),
+                                                  cost_model_for(target))),
       dispatcher_(make_dispatcher(program_, target, chooser_, bundle_)) {}
 
 void fc_dispatcher::prepare(const AttentionProblems& problems, int device) {
   for (const std::size_t list : chooser_->choose_all(problems))
     dispatcher_.prepare(chooser_->schedules(list), device);
+  for (const std::size_t alternative : chooser_->all_alternatives(problems)) {
+    try {
+      dispatcher_.prepare_alternative(alternative, device);
+    } catch (const CacheMissError&) {
+      if (bundle_ == nullptr) throw;  // a kernel of the bundle serves
+    }
+  }
 }
 
 fc_kernel& fc_dispatcher::kernel_for(std::span<const TensorView> tensors) {

@@ -18,7 +18,7 @@
 #include "runtime/emulator/emulator.h"
 #include "runtime/kernel.h"
 #include "runtime/launch.h"
-#include "templates/schedule_chooser.h"
+#include "templates/attention_chooser.h"
 
 /// A kernel: generated here, with schedules to go on with where code does not fit, or read from a
 /// bundle.
@@ -76,7 +76,7 @@ struct fc_dispatcher {
   const flashcore::Program program_;
   const flashcore::Target& target_;
   const std::shared_ptr<const flashcore::Bundle> bundle_;
-  const std::shared_ptr<flashcore::ScheduleChooser> chooser_;
+  const std::shared_ptr<flashcore::AttentionChooser> chooser_;
   flashcore::Dispatcher dispatcher_;
   std::mutex mutex_;
   std::map<std::size_t, std::unique_ptr<fc_kernel>> kernels_;  ///< by the number of their list

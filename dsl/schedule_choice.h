@@ -1,17 +1,28 @@
 // Which schedules launches of a program want, by the lengths of their tensors. A dispatcher
-// (runtime/dispatcher.h) asks at every launch; templates/schedule_chooser.h answers for attention,
-// and the author of another program may.
+// (runtime/dispatcher.h) asks at every launch; templates/attention_chooser.h answers for attention,
+// and the author of another program may. For some lengths several kernels that run one after another
+// may be faster than any one: the answer is a module then, an alternative to the program.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "dsl/error.h"
+#include "dsl/module.h"
 #include "dsl/schedule.h"
 
 namespace flashcore {
+
+/// A module that computes what a program does, from tensors and scalars of the same names, and the
+/// schedules of each of its kernels: the best first.
+struct Alternative {
+  Module module;
+  std::vector<std::vector<Schedule>> schedules;
+};
 
 /// Thread-safe.
 class ScheduleChoice {
@@ -35,6 +46,20 @@ class ScheduleChoice {
   /// The list of that number, the best schedule first: those behind it leave the compiler more
   /// registers.
   [[nodiscard]] virtual std::vector<Schedule> schedules(std::size_t number) const = 0;
+
+  /// Whether launches may want an alternative to the program's kernels. Always the same.
+  [[nodiscard]] virtual bool has_alternatives() const { return false; }
+  /// The number of the alternative that is faster than any kernel for a launch with these lengths on a
+  /// GPU of so many multiprocessors, if there is one. Below `max_alternatives`, and of the same
+  /// alternative in every choice for a program. Asked at every launch, where there are any.
+  [[nodiscard]] virtual std::optional<std::size_t> find_alternative(
+      std::span<const std::int64_t> /*lengths*/, std::int64_t /*multiprocessors*/) const {
+    return std::nullopt;
+  }
+  static constexpr std::size_t max_alternatives = 16;
+  [[nodiscard]] virtual Alternative alternative(std::size_t /*number*/) const {
+    throw InternalError("a choice without alternatives");
+  }
 
   /// For messages: the lengths in words, and what to call so that such launches find their kernel.
   [[nodiscard]] virtual std::string describe(std::span<const std::int64_t> lengths) const = 0;

@@ -35,17 +35,18 @@ std::shared_ptr<const CompiledKernel> read_bundled_kernel(const Bundle& bundle,
   return std::move(stored).compiled();
 }
 
-Dispatcher::Build build_from_bundle(std::shared_ptr<const Bundle> bundle, Program program,
-                                    const Target& target) {
-  const auto read = [bundle = std::move(bundle),
-                     program = std::make_shared<const Program>(std::move(program)),
-                     &target](const Schedule& schedule) -> Dispatcher::Kernel {
-    return std::make_shared<TieredKernel>(read_bundled_kernel(*bundle, *program, schedule, target));
-  };
-  return [read](const Schedule& schedule, std::span<const Schedule>) -> Dispatcher::Kernel {
-    Schedule flat = schedule;
-    flat.flat_grid = true;
-    return std::make_shared<AnyGrid>(read(schedule), [read, flat] { return read(flat); });
+Dispatcher::Builds builds_from_bundle(std::shared_ptr<const Bundle> bundle, const Target& target) {
+  return [bundle = std::move(bundle), &target](const Program& given) -> Dispatcher::Build {
+    const auto read = [bundle, program = std::make_shared<const Program>(given),
+                       &target](const Schedule& schedule) -> Dispatcher::Kernel {
+      return std::make_shared<TieredKernel>(
+          read_bundled_kernel(*bundle, *program, schedule, target));
+    };
+    return [read](const Schedule& schedule, std::span<const Schedule>) -> Dispatcher::Kernel {
+      Schedule flat = schedule;
+      flat.flat_grid = true;
+      return std::make_shared<AnyGrid>(read(schedule), [read, flat] { return read(flat); });
+    };
   };
 }
 

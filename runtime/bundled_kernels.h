@@ -21,7 +21,6 @@ std::shared_ptr<const CompiledKernel> read_bundled_kernel(const Bundle& bundle,
                                                           const Target& target);
 
 /// Has a dispatcher find its kernels there.
-Dispatcher::Build build_from_bundle(std::shared_ptr<const Bundle> bundle, Program program,
-                                    const Target& target);
+Dispatcher::Builds builds_from_bundle(std::shared_ptr<const Bundle> bundle, const Target& target);
 
 }  // namespace flashcore

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "codegen/generate.h"
+#include "runtime/alternatives_at_hand.h"
+#include "runtime/cuda/device.h"
 #include "runtime/flat_grid.h"
 #include "runtime/kernels_at_hand.h"
 #include "runtime/no_fork.h"
@@ -22,8 +24,8 @@ Dispatcher::Kernel build_one(const std::shared_ptr<const Program>& program, cons
                              std::move(others));
 }
 
-Dispatcher::Build build_tiered(Program program, const Target& target) {
-  return [program = std::make_shared<const Program>(std::move(program)), &target](
+Dispatcher::Build build_tiered(const Program& given, const Target& target) {
+  return [program = std::make_shared<const Program>(given), &target](
              const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
     Schedule flat = schedule;
     flat.flat_grid = true;
@@ -39,6 +41,7 @@ struct Dispatcher::Chosen {
   static constexpr std::size_t most_lists = 1024;  ///< that are found without a lock
 
   std::shared_ptr<ScheduleChoice> choice;
+  bool has_alternatives = false;
   std::vector<Place> places;  ///< of its extents
   std::array<std::atomic<KernelsAtHand::List*>, most_lists> lists{};
 
@@ -54,15 +57,22 @@ struct Dispatcher::Chosen {
 
 Dispatcher::Dispatcher(Program program, const Target& target,
                        std::shared_ptr<ScheduleChoice> choice)
-    : Dispatcher(program, std::move(choice), build_tiered(program, target)) {}
+    : Dispatcher(program, std::move(choice),
+                 [&target](const Program& own) { return build_tiered(own, target); }) {}
 
-Dispatcher::Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice, Build build)
+Dispatcher::Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice,
+                       Builds builds)
     : tensors_(program.function().tensors),
-      kernels_(std::make_shared<KernelsAtHand>(program.name(), std::move(build))) {
+      scalar_count_(program.function().parameters.size()),
+      kernels_(std::make_shared<KernelsAtHand>(program.name(), builds(program))),
+      alternatives_(std::make_shared<AlternativesAtHand>(program, std::move(builds))) {
   set_choice(std::move(choice));
 }
 
-Dispatcher::~Dispatcher() { kernels_->end(); }
+Dispatcher::~Dispatcher() {
+  kernels_->end();
+  alternatives_->end();
+}
 
 void Dispatcher::set_choice(std::shared_ptr<ScheduleChoice> choice) {
   auto made = std::make_unique<Chosen>();
@@ -84,6 +94,7 @@ void Dispatcher::set_choice(std::shared_ptr<ScheduleChoice> choice) {
                        .fix = "a choice that is made for this program",
                        .where = {}});
   }
+  made->has_alternatives = choice->has_alternatives();
   made->choice = std::move(choice);
   const NoFork whole;
   const std::lock_guard lock(choosing_);
@@ -119,11 +130,41 @@ std::size_t Dispatcher::list_for(std::span<const TensorView> tensors) const {
   return number_of(now, lengths_of(now, tensors, memory));
 }
 
+bool Dispatcher::launch_alternative(const Chosen& chosen, std::span<const std::int64_t> lengths,
+                                    std::span<const TensorView> tensors,
+                                    std::span<const ScalarValue> scalars, CudaStream stream,
+                                    Workspace& workspace) {
+  // Arguments of another number are for a kernel to refuse.
+  const bool may = chosen.has_alternatives && !tensors.empty() && tensors[0].device >= 0 &&
+                   tensors.size() == tensors_.size() && scalars.size() == scalar_count_;
+  if (!may) return false;
+  const int device = tensors[0].device;
+  const std::optional<std::size_t> number =
+      chosen.choice->find_alternative(lengths, multiprocessors_of(Driver::get(), device));
+  if (!number) return false;
+  const AlternativeModule* found = alternatives_->find(*number);
+  if (found == nullptr) [[unlikely]]
+    found = alternatives_->serve(chosen.choice, *number, device, stream, kernels_->has_kernel());
+  if (found == nullptr) return false;
+  found->launch(tensors, scalars, stream, workspace);
+  return true;
+}
+
+bool Dispatcher::launch_alternative(std::span<const TensorView> tensors,
+                                    std::span<const ScalarValue> scalars, CudaStream stream,
+                                    Workspace& workspace) {
+  const Chosen& now = chosen();
+  Lengths memory;
+  return launch_alternative(now, lengths_of(now, tensors, memory), tensors, scalars, stream,
+                            workspace);
+}
+
 void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
-                        CudaStream stream) {
+                        CudaStream stream, Workspace& workspace) {
   Chosen& now = chosen();
   Lengths memory;
   const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
+  if (launch_alternative(now, lengths, tensors, scalars, stream, workspace)) return;
   KernelsAtHand::List& list = now.list(number_of(now, lengths), *kernels_);
   Launchable* kernel = list.in_place.load(std::memory_order_acquire);
   if (kernel == nullptr) [[unlikely]] {
@@ -132,6 +173,20 @@ void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const Sca
     if (kernel == nullptr) refuse_capture(lengths);
   }
   kernel->launch(tensors, scalars, stream);
+}
+
+void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                        CudaStream stream) {
+  StreamWorkspace workspace(tensors.empty() ? cpu_device : tensors[0].device, stream);
+  launch(tensors, scalars, stream, workspace);
+}
+
+AlternativeModule& Dispatcher::prepare_alternative(std::size_t number, int device) {
+  return alternatives_->prepare(chosen().choice, number, device);
+}
+
+AlternativeModule* Dispatcher::built_alternative(std::size_t number) const {
+  return alternatives_->find(number);
 }
 
 void Dispatcher::refuse_capture(std::span<const std::int64_t> lengths) const {
@@ -165,7 +220,12 @@ void Dispatcher::add(const Schedule& schedule, Kernel kernel) {
 }
 
 bool Dispatcher::has_kernel() const { return kernels_->has_kernel(); }
-bool Dispatcher::is_building() const { return kernels_->is_building(); }
-void Dispatcher::wait_until_built() { kernels_->wait_until_built(); }
+bool Dispatcher::is_building() const {
+  return kernels_->is_building() || alternatives_->is_building();
+}
+void Dispatcher::wait_until_built() {
+  kernels_->wait_until_built();
+  alternatives_->wait_until_built();
+}
 
 }  // namespace flashcore

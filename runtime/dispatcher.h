@@ -1,7 +1,7 @@
 // A program whose launches choose their schedule: which kernel a launch runs follows from the
 // lengths of its tensors, and a launch with lengths that no launch had before costs no more.
 //
-//     Dispatcher kernel(attention_forward(spec), target, std::make_shared<ScheduleChooser>(spec, target));
+//     Dispatcher kernel(attention_forward(spec), target, std::make_shared<AttentionChooser>(spec, target));
 //     kernel.launch(q_k_v_o, scalars, stream);
 //
 // Kernels of a program differ in speed alone: each computes problems of any size. So where the kernel
@@ -12,6 +12,9 @@
 // The best one at hand is the first in the launch's own list of schedules that is built; if none is,
 // the one that serves the nearest lengths: those for which the sum over the lengths of
 // |log2(a / b)| is least.
+//
+// Where the choice says that an alternative to the program is faster, several kernels that run one
+// after another (dsl/schedule_choice.h), the launch runs that; until it is built, a kernel serves.
 #pragma once
 
 #include <array>
@@ -32,6 +35,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/launchable.h"
 #include "runtime/tensor.h"
+#include "runtime/workspace.h"
 
 namespace flashcore {
 
@@ -41,6 +45,8 @@ class NotReadyError : public DeviceError {
   using DeviceError::DeviceError;
 };
 
+class AlternativeModule;
+class AlternativesAtHand;
 class KernelsAtHand;
 
 /// Thread-safe.
@@ -50,10 +56,12 @@ class Dispatcher {
   /// The kernel under a schedule, compiled; `safer` are the schedules that come after it. Throws
   /// ScheduleError or CompileError where it does not fit. Called from any thread, several at a time.
   using Build = std::function<Kernel(const Schedule& schedule, std::span<const Schedule> safer)>;
+  /// How kernels of a program are built: of the dispatcher's own, and of alternatives' modules.
+  using Builds = std::function<Build(const Program& program)>;
 
   /// Of kernels that come from the cache or are compiled as the mode of compiling says.
   Dispatcher(Program program, const Target& target, std::shared_ptr<ScheduleChoice> choice);
-  Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice, Build build);
+  Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice, Builds builds);
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
   /// Drops what waits to be built.
@@ -62,8 +70,23 @@ class Dispatcher {
   /// As LoadedKernel::launch. During a capture nothing is compiled or loaded: a launch that would
   /// need it throws NotReadyError, unless a launch before wanted the same; then what served that one
   /// is captured, with a warning.
+  /// Alternatives take their memory from `workspace`.
+  void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+              CudaStream stream, Workspace& workspace);
+  /// The same with a StreamWorkspace.
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
               CudaStream stream = nullptr);
+
+  /// The same where an alternative is faster and built; else nothing is launched, and the result is
+  /// false.
+  bool launch_alternative(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                          CudaStream stream, Workspace& workspace);
+
+  /// Builds an alternative of the choice by its number, and loads it on a device unless that is -1:
+  /// launches that want it wait for nothing then. Throws what building it throws.
+  AlternativeModule& prepare_alternative(std::size_t number, int device);
+  /// Null unless launches may run it.
+  [[nodiscard]] AlternativeModule* built_alternative(std::size_t number) const;
 
   /// The number of the list that a launch with these tensors wants, by choice().
   [[nodiscard]] std::size_t list_for(std::span<const TensorView> tensors) const;
@@ -104,11 +127,16 @@ class Dispatcher {
                                                   std::span<const TensorView> tensors,
                                                   Lengths& lengths);
   static std::size_t number_of(const Chosen& chosen, std::span<const std::int64_t> lengths);
+  bool launch_alternative(const Chosen& chosen, std::span<const std::int64_t> lengths,
+                          std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
+                          CudaStream stream, Workspace& workspace);
   [[noreturn]] void refuse_capture(std::span<const std::int64_t> lengths) const;
   [[nodiscard]] Chosen& chosen() const { return *chosen_.load(std::memory_order_acquire); }
 
   const std::vector<ir::Tensor> tensors_;
+  const std::size_t scalar_count_;
   const std::shared_ptr<KernelsAtHand> kernels_;
+  const std::shared_ptr<AlternativesAtHand> alternatives_;
   std::mutex choosing_;
   std::vector<std::unique_ptr<Chosen>> choices_;  ///< launches may still go by an earlier one
   std::atomic<Chosen*> chosen_ = nullptr;

@@ -19,6 +19,9 @@ class AnyGrid final : public Launchable {
   /// `flat` makes the other kernel, at the first launch that wants it.
   AnyGrid(Kernel kernel, std::function<Kernel()> flat);
 
+  [[nodiscard]] std::shared_ptr<const KernelSource> shared_source() const override {
+    return kernel_->shared_source();
+  }
   void prepare(int device) override { kernel_->prepare(device); }
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
               CudaStream stream) override;

@@ -10,11 +10,9 @@
 #include <unistd.h>
 
 #include "runtime/background.h"
-#include "runtime/compile_mode.h"
+#include "runtime/builds_beside.h"
 #include "runtime/cuda/device.h"
-#include "runtime/hooks.h"
 #include "runtime/log.h"
-#include "runtime/no_fork.h"
 
 namespace flashcore {
 namespace {
@@ -30,29 +28,10 @@ double distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b
   return sum;
 }
 
-/// Unlike is_captured, not where the driver has a complaint about the stream: a launch tells it.
-bool is_being_captured(int device, CudaStream stream) {
-  int status = 0;
-  return device >= 0 && Driver::get().cuStreamIsCapturing(stream, &status) == 0 && status != 0;
-}
-
-/// Launches wait for the kernel that they want.
-bool waits_for_the_best() {
-  const CompileMode mode = compile_mode();
-  return mode == CompileMode::eager || mode == CompileMode::forbid;
-}
-
-// No fork happens between the two ends of this, so a child finds no lock that is held and no kernel
-// that is being built.
-struct Whole {
-  const HookDeferral messages_after_the_lock;
-  const NoFork whole;
-};
-
 }  // namespace
 
 KernelsAtHand::List& KernelsAtHand::list_of(const std::vector<Schedule>& schedules) {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   const auto known = std::ranges::find(lists_, schedules, &List::schedules);
   if (known != lists_.end()) return *known;
@@ -67,7 +46,7 @@ KernelsAtHand::Candidate& KernelsAtHand::candidate_of(const Schedule& schedule) 
 }
 
 void KernelsAtHand::add(const Schedule& schedule, Kernel kernel) {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   Candidate& candidate = candidate_of(schedule);
   if (!candidate.kernel) candidate.kernel = std::move(kernel);
@@ -134,13 +113,13 @@ void KernelsAtHand::put_in_place(List& list, Candidate& candidate) {
 }
 
 KernelsAtHand::Kernel KernelsAtHand::build(List& list) {
-  const Whole whole;
+  const WholeWork whole;
   std::unique_lock lock(mutex_);
   return first_that_fits(lock, list).kernel;
 }
 
 void KernelsAtHand::load(List& list, int device) {
-  const Whole whole;
+  const WholeWork whole;
   std::unique_lock lock(mutex_);
   Candidate& best = first_that_fits(lock, list);
   if (device >= 0) {
@@ -152,14 +131,14 @@ void KernelsAtHand::load(List& list, int device) {
 }
 
 KernelsAtHand::Kernel KernelsAtHand::find_built(const List& list) {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   const Candidate* const best = known_to_fit(list);
   return best != nullptr ? best->kernel : nullptr;
 }
 
 bool KernelsAtHand::has_kernel() const {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(candidates_, [](const Candidate& c) { return c.kernel != nullptr; });
 }
@@ -186,7 +165,7 @@ KernelsAtHand::Candidate* KernelsAtHand::best_at_hand(const List& list, Lengths 
 }
 
 Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaStream stream) {
-  const Whole whole;
+  const WholeWork whole;
   std::unique_lock lock(mutex_);
   if (is_being_captured(device, stream)) return capture(list, lengths);
   if (!std::exchange(list.wanted, true)) list.lengths.assign(lengths.begin(), lengths.end());
@@ -265,7 +244,7 @@ void KernelsAtHand::start_work() {
 
 void KernelsAtHand::work() {
   for (bool goes_on = true; goes_on;) {
-    const Whole whole;
+    const WholeWork whole;
     std::unique_lock lock(mutex_);
     if (!ended_ && !waiting_.empty()) {
       List& list = *waiting_.front();
@@ -287,13 +266,13 @@ void KernelsAtHand::work() {
 }
 
 void KernelsAtHand::end() {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
 
 bool KernelsAtHand::is_building() const {
-  const Whole whole;
+  const WholeWork whole;
   const std::lock_guard lock(mutex_);
   return !waiting_.empty();
 }
@@ -302,7 +281,7 @@ bool KernelsAtHand::is_building() const {
 void KernelsAtHand::wait_until_built() {
   while (is_building()) {
     {
-      const Whole whole;
+      const WholeWork whole;
       const std::lock_guard lock(mutex_);
       start_work();  // in a child of a fork
     }

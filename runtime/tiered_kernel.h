@@ -41,6 +41,9 @@ class TieredKernel final : public Launchable {
   /// compiling it threw, and the fast code serves on.
   void wait_until_optimised();
 
+  [[nodiscard]] std::shared_ptr<const KernelSource> shared_source() const override {
+    return compiled()->source();
+  }
   void prepare(int device) override { in_place().prepare(device); }
   /// As LoadedKernel::launch. Optimised code that has become ready takes its place here, unless the
   /// stream is captured: that is no time to load code.

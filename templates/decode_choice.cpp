@@ -122,7 +122,9 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
     const double enough =
         whole_us(problem, multiprocessors, whole) / (1 + model().properties.split_gain);
     const Split split = fastest(problem, multiprocessors, enough);
-    if (split.us >= enough) return ways_.size();
+    // One split of the rows of a head is a kernel that leaves keys whole, and combines for nothing.
+    const bool splits = split.splits > 1 || split.blocks.rows != DecodeRows::of_head;
+    if (split.us >= enough || !splits) return ways_.size();
     const auto found = std::ranges::find(ways_, split.blocks, &Way::blocks);
     return static_cast<std::size_t>(found - ways_.begin());
   });
@@ -141,6 +143,18 @@ std::string DecodeChooser::explain(const AttentionProblem& problem,
                         split.blocks.combines_tiles ? ", combined in tiles" : "", split.us);
   });
   return text;
+}
+
+Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
+                                      const DecodeBlocks& blocks, int page_size,
+                                      const CostModel& model) {
+  const DecodeSpec decode{.attention = spec,
+                          .page_size = page_size,
+                          .rows = blocks.rows,
+                          .combines_tiles = blocks.combines_tiles};
+  return {.module = attention_decode(decode, blocks.row_tile, model),
+          .schedules = {attention_decode_split_schedules(decode, target, blocks.row_tile),
+                        attention_decode_combine_schedules(decode, target)}};
 }
 
 }  // namespace flashcore

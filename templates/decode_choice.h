@@ -87,4 +87,10 @@ class DecodeChooser {
   RememberedChoices remembered_;
 };
 
+/// The programs of calls whose keys are split in such blocks, and their schedules; `page_size` is
+/// DecodeSpec's. By `model` they compute the number of splits.
+Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
+                                      const DecodeBlocks& blocks, int page_size,
+                                      const CostModel& model = CostModel::first());
+
 }  // namespace flashcore

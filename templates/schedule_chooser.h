@@ -20,7 +20,7 @@
 namespace flashcore {
 
 /// Thread-safe: a choice depends on the problem alone, whatever was chosen before.
-class ScheduleChooser final : public ScheduleChoice {
+class ScheduleChooser : public ScheduleChoice {
  public:
   /// `winners` is a further table of winners (attention_winners.h), which takes precedence over the
   /// shipped one; `model` is that of the GPU, by default of the one that was measured first for the

@@ -12,9 +12,10 @@
 #include <pybind11/stl.h>
 
 #include "dsl/json.h"
+#include "python/src/decode_blocks.h"
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
-#include "python/src/split_modules.h"
+#include "templates/decode_choice.h"
 #include "templates/schedules/schedule_lists.h"
 
 namespace flashcore::python {

@@ -24,15 +24,24 @@ void bind_dispatch(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("tell_of_new_winners", &tell_of_new_winners);
   py::class_<KernelDispatch>(m, "KernelDispatch")
-      .def(py::init<std::shared_ptr<JitKernel>, const std::string&, bool, bool,
-                    const std::vector<std::pair<std::string, ArrayFit::Shape>>&>(),
-           py::arg("home"), py::arg("spec"), py::arg("chooses"), py::arg("tuned"), py::arg("fits"))
+      .def(py::init([](std::shared_ptr<JitKernel> home, const std::string& spec, bool schedules,
+                       bool tuned, bool alternatives,
+                       const std::vector<std::pair<std::string, ArrayFit::Shape>>& fits,
+                       py::function allocate) {
+             const KernelDispatch::Chosen chosen{
+                 .schedules = schedules, .tuned = tuned, .alternatives = alternatives};
+             return std::make_unique<KernelDispatch>(std::move(home), spec, chosen, fits,
+                                                     std::move(allocate));
+           }),
+           py::arg("home"), py::arg("spec"), py::arg("schedules"), py::arg("tuned"),
+           py::arg("alternatives"), py::arg("fits"), py::arg("allocate"))
       .def("try_launch", &KernelDispatch::try_launch, py::arg("arrays"), py::arg("scalars"),
            py::arg("stream"), py::arg("longest"))
       .def("launch",
            py::overload_cast<const py::tuple&, const py::tuple&, py::handle>(
                &KernelDispatch::launch),
            py::arg("arrays"), py::arg("scalars"), py::arg("stream"))
+      .def_property_readonly("dispatches", &KernelDispatch::dispatches)
       .def("asks_for_winners", &KernelDispatch::asks_for_winners)
       .def("take_winners", &KernelDispatch::take_winners, py::arg("table"), Unlocked())
       .def(
@@ -47,6 +56,29 @@ void bind_dispatch(py::module_& m) {
             return dispatch.reachable(problems_of(ranges));
           },
           py::arg("ranges"), Unlocked())
+      .def(
+          "alternative",
+          [](KernelDispatch& dispatch, const Problem& p, std::int64_t multiprocessors) {
+            return dispatch.alternative({p[0], p[1], p[2], p[3]}, multiprocessors);
+          },
+          py::arg("problem"), py::arg("multiprocessors"), Unlocked())
+      .def("has_alternative", &KernelDispatch::has_alternative, py::arg("number"), Unlocked())
+      .def(
+          "reachable_alternatives",
+          [](KernelDispatch& dispatch, const Ranges& ranges) {
+            return dispatch.reachable_alternatives(problems_of(ranges));
+          },
+          py::arg("ranges"), Unlocked())
+      .def(
+          "prepare_alternative",
+          [](KernelDispatch& dispatch, std::size_t number, int device) {
+            const LaunchableModule& module = dispatch.prepare_alternative(number, device);
+            std::vector<std::shared_ptr<JitKernel>> kernels;
+            for (const LaunchableModule::Kernel& kernel : module.kernels())
+              kernels.push_back(std::static_pointer_cast<JitKernel>(kernel));
+            return std::pair(module.plan().module(), std::move(kernels));
+          },
+          py::arg("number"), py::arg("device"), Unlocked())
       .def("kernel", &KernelDispatch::kernel, py::arg("schedules"), Unlocked())
       .def("built_kernel", &KernelDispatch::built_kernel, py::arg("schedules"), Unlocked())
       .def("prepare", &KernelDispatch::prepare, py::arg("schedules"), py::arg("device"), Unlocked())
@@ -56,16 +88,15 @@ void bind_dispatch(py::module_& m) {
   m.def(
       "quick_call",
       [](const py::object& dispatch, const py::tuple& arrays, const py::tuple& numbers, float scale,
-         std::int64_t value_dim, const py::object& splits, const py::function& make_output) {
+         std::int64_t value_dim, const py::function& make_output) {
         return QuickCall::function(QuickCall(dispatch, {.arrays = arrays,
                                                         .numbers = numbers,
                                                         .scale = scale,
                                                         .value_dim = value_dim,
-                                                        .splits = splits,
                                                         .make_output = make_output}));
       },
       py::arg("dispatch"), py::arg("arrays"), py::arg("numbers"), py::arg("scale"),
-      py::arg("value_dim"), py::arg("splits"), py::arg("make_output"));
+      py::arg("value_dim"), py::arg("make_output"));
 }
 
 }  // namespace flashcore::python

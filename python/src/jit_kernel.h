@@ -33,6 +33,9 @@ class JitKernel final : public Launchable {
   [[nodiscard]] const Target& target() const { return target_; }
   /// Its text is for reading: it may come from a bundle.
   [[nodiscard]] const KernelSource& source() const { return *source_; }
+  [[nodiscard]] std::shared_ptr<const KernelSource> shared_source() const override {
+    return source_;
+  }
   /// The generated CUDA C++ of what launches run; compiles nothing.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] double generate_ms() const { return generate_ms_; }

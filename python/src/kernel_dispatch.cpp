@@ -4,8 +4,10 @@
 
 #include "dsl/error.h"
 #include "dsl/json.h"
+#include "python/src/call_workspace.h"
 #include "python/src/gpu_model.h"
 #include "python/src/launch_arguments.h"
+#include "runtime/alternative_module.h"
 #include "runtime/compile_mode.h"
 #include "runtime/launch_errors.h"
 #include "runtime/no_fork.h"
@@ -29,24 +31,30 @@ std::vector<Schedule> schedules_of(const KernelDispatch::Texts& texts) {
   return schedules;
 }
 
-Dispatcher::Build build_like(const std::shared_ptr<JitKernel>& home) {
-  return [home](const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
-    std::shared_ptr<JitKernel> kernel = home;
-    if (!(schedule == home->schedule()))
-      kernel = std::make_shared<JitKernel>(home->program(), to_json(schedule),
-                                           std::string(home->target().name));
-    if (compile_mode() == CompileMode::tiered) kernel->set_safer(texts_of(safer));
-    (void)kernel->compiled();
-    return kernel;
+/// Kernels as Python has them; of the schedule of `home`, that itself.
+Dispatcher::Builds builds_like(const std::shared_ptr<JitKernel>& home) {
+  return [home](const Program& program) -> Dispatcher::Build {
+    const bool is_own = &program == &home->program();
+    const auto kept = std::make_shared<const Program>(program);
+    return [home, kept, is_own](const Schedule& schedule,
+                                std::span<const Schedule> safer) -> Dispatcher::Kernel {
+      std::shared_ptr<JitKernel> kernel = home;
+      if (!is_own || !(schedule == home->schedule()))
+        kernel =
+            std::make_shared<JitKernel>(*kept, to_json(schedule), std::string(home->target().name));
+      if (compile_mode() == CompileMode::tiered) kernel->set_safer(texts_of(safer));
+      (void)kernel->compiled();
+      return kernel;
+    };
   };
 }
 
-std::unique_ptr<ScheduleChooser> chooser_by(const AttentionSpec& spec, const Target& target,
-                                            const std::string& winners) {
+std::unique_ptr<AttentionChooser> chooser_by(const AttentionSpec& spec, const Target& target,
+                                             const std::string& winners) {
   try {
-    return std::make_unique<ScheduleChooser>(spec, target, winners, cost_model_of(target));
+    return std::make_unique<AttentionChooser>(spec, target, winners, cost_model_of(target));
   } catch (const ScheduleError&) {  // a table that is left aside
-    return std::make_unique<ScheduleChooser>(spec, target, "", cost_model_of(target));
+    return std::make_unique<AttentionChooser>(spec, target, "", cost_model_of(target));
   }
 }
 
@@ -55,21 +63,24 @@ std::unique_ptr<ScheduleChooser> chooser_by(const AttentionSpec& spec, const Tar
 void tell_of_new_winners() { ++tables_written; }
 
 KernelDispatch::KernelDispatch(std::shared_ptr<JitKernel> home, const std::string& spec,
-                               bool chooses, bool tuned,
-                               const std::vector<std::pair<std::string, ArrayFit::Shape>>& fits)
+                               Chosen chosen,
+                               const std::vector<std::pair<std::string, ArrayFit::Shape>>& fits,
+                               py::function allocate)
     : home_(std::move(home)),
       spec_(attention_spec_from_json(spec)),
-      chooses_(chooses),
-      tuned_(tuned),
-      fit_(spec_.layout, home_->source(), fits) {}
+      chosen_(chosen),
+      fit_(spec_.layout, home_->source(), fits),
+      allocate_(std::move(allocate)) {
+  chosen_.alternatives = chosen_.alternatives && has_alternatives(spec_, home_->target());
+}
 
 bool KernelDispatch::try_launch(const py::tuple& arrays, const py::tuple& scalars,
                                 py::handle stream, std::int64_t longest) {
   try {
     const LaunchArguments arguments(home_->source(), arrays, scalars, stream);
     if (!fit_.holds(arguments.tensors(), longest)) return false;
-    if (chooses_ && arguments.on_gpu() && asks_for_winners()) return false;
-    launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+    if (dispatches() && arguments.on_gpu() && asks_for_winners()) return false;
+    launch(arguments.tensors(), arguments.scalars(), arguments.stream(), arrays[0], stream);
     return true;
   } catch (const LayoutError&) {
     return false;
@@ -78,28 +89,35 @@ bool KernelDispatch::try_launch(const py::tuple& arrays, const py::tuple& scalar
 
 void KernelDispatch::launch(const py::tuple& arrays, const py::tuple& scalars, py::handle stream) {
   const LaunchArguments arguments(home_->source(), arrays, scalars, stream);
-  launch(arguments.tensors(), arguments.scalars(), arguments.stream());
+  launch(arguments.tensors(), arguments.scalars(), arguments.stream(), arrays[0], stream);
 }
 
-bool KernelDispatch::launches(std::span<const TensorView> tensors) const {
-  return fits(tensors) && !(chooses_ && tensors[0].device >= 0 && asks_for_winners());
+bool KernelDispatch::launches(std::span<const TensorView> tensors, std::int64_t longest) const {
+  return fit_.holds(tensors, longest) &&
+         !(dispatches() && tensors[0].device >= 0 && asks_for_winners());
 }
 
 void KernelDispatch::launch(std::span<const TensorView> tensors,
-                            std::span<const ScalarValue> scalars, CudaStream stream) {
+                            std::span<const ScalarValue> scalars, CudaStream stream,
+                            py::handle like, py::handle given_stream) {
+  const bool on_gpu = !tensors.empty() && tensors[0].device >= 0;
+  CallWorkspace workspace(like, on_gpu ? tensors[0].device : cpu_device, given_stream, stream,
+                          allocate_);
   // A full launch queue blocks until the GPU has caught up; a host callback in it may need the GIL.
   const py::gil_scoped_release release;
-  if (chooses_ && !tensors.empty() && tensors[0].device >= 0) {
-    dispatcher().launch(tensors, scalars, stream);
-  } else {
-    home_->launch(tensors, scalars, stream);
+  if (on_gpu && chosen_.schedules) {
+    dispatcher().launch(tensors, scalars, stream, workspace);
+    return;
   }
+  const bool is_done = on_gpu && chosen_.alternatives &&
+                       dispatcher().launch_alternative(tensors, scalars, stream, workspace);
+  if (!is_done) home_->launch(tensors, scalars, stream);
 }
 
 bool KernelDispatch::asks_for_winners() const {
   constexpr auto relaxed = std::memory_order_relaxed;
   if (dispatcher_.load(std::memory_order_acquire) == nullptr) return true;
-  if (!tuned_) return false;
+  if (!chosen_.tuned) return false;
   if (is_due_.load(relaxed) || looked_.load(relaxed) != tables_written.load(relaxed)) return true;
   const unsigned call = calls_.load(relaxed);  // one that is not counted does no harm
   calls_.store(call + 1, relaxed);
@@ -116,16 +134,14 @@ bool KernelDispatch::take_winners(const std::string& table) {
   is_due_ = false;
   looks_next_ = (Clock::now() + looks_every).time_since_epoch().count();
   if (winners_ == table) return false;
-  std::unique_ptr<ScheduleChooser> chooser = chooser_by(spec_, home_->target(), table);
-  const ScheduleChooser* const made = chooser.get();
+  std::unique_ptr<AttentionChooser> chooser = chooser_by(spec_, home_->target(), table);
   if (owned_) {
     owned_->set_choice(std::move(chooser));
   } else {
-    owned_ = std::make_unique<Dispatcher>(home_->program(), std::move(chooser), build_like(home_));
+    owned_ = std::make_unique<Dispatcher>(home_->program(), std::move(chooser), builds_like(home_));
     if (home_->is_compiled()) owned_->add(home_->schedule(), home_);
     dispatcher_.store(owned_.get(), std::memory_order_release);
   }
-  chooser_.store(made, std::memory_order_release);
   winners_ = table;
   return true;
 }
@@ -135,19 +151,41 @@ Dispatcher& KernelDispatch::dispatcher() {
   throw InternalError("a choice before the table of winners is known");
 }
 
+std::shared_ptr<AttentionChooser> KernelDispatch::chooser() {
+  return std::static_pointer_cast<AttentionChooser>(dispatcher().choice());
+}
+
 KernelDispatch::Texts KernelDispatch::schedules(const AttentionProblem& problem) {
   const NoFork whole;
-  const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
+  const auto choice = chooser();
   return texts_of(choice->schedules(choice->choose(problem)));
 }
 
 std::vector<KernelDispatch::Texts> KernelDispatch::reachable(const AttentionProblems& problems) {
   const NoFork whole;
-  const auto choice = std::static_pointer_cast<ScheduleChooser>(dispatcher().choice());
+  const auto choice = chooser();
   std::vector<Texts> lists;
   for (const std::size_t list : choice->choose_all(problems))
     lists.push_back(texts_of(choice->schedules(list)));
   return lists;
+}
+
+std::optional<std::size_t> KernelDispatch::alternative(const AttentionProblem& problem,
+                                                       std::int64_t multiprocessors) {
+  if (!chosen_.alternatives) return std::nullopt;
+  return chooser()->find_alternative(problem, multiprocessors);
+}
+
+bool KernelDispatch::has_alternative(std::size_t number) {
+  return dispatcher().built_alternative(number) != nullptr;
+}
+
+std::vector<std::size_t> KernelDispatch::reachable_alternatives(const AttentionProblems& problems) {
+  return chosen_.alternatives ? chooser()->all_alternatives(problems) : std::vector<std::size_t>();
+}
+
+const LaunchableModule& KernelDispatch::prepare_alternative(std::size_t number, int device) {
+  return dispatcher().prepare_alternative(number, device).module();
 }
 
 std::shared_ptr<JitKernel> KernelDispatch::kernel(const Texts& list) {

@@ -56,14 +56,6 @@ void bind_kernels(py::module_& m) {
       .def("prepare", &JitKernel::prepare, py::arg("device"),
            py::call_guard<py::gil_scoped_release>())
       .def(
-          "prepare_beside_captures",
-          [](JitKernel& kernel, int device) {
-            const py::gil_scoped_release release;
-            const BesideCaptures beside(Driver::get());
-            kernel.prepare(device);
-          },
-          py::arg("device"), "As prepare, though another thread may capture a graph.")
-      .def(
           "prepare_flat",
           [](JitKernel& kernel, int device) {
             const py::gil_scoped_release release;

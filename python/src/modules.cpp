@@ -54,8 +54,8 @@ void bind_modules(py::module_& m) {
         return numbers;
       });
   py::class_<JitModule>(m, "ModuleKernels")
-      .def(py::init<const Module&, std::vector<py::object>>(), py::arg("module"),
-           py::arg("kernels"))
+      .def(py::init<const Module&, const std::vector<std::shared_ptr<JitKernel>>&>(),
+           py::arg("module"), py::arg("kernels"))
       .def("launch", &JitModule::launch, py::arg("arrays"), py::arg("scalars"), py::arg("stream"),
            py::arg("allocate"))
       .def("numbers", &JitModule::numbers, py::arg("arrays"), py::arg("scalars"))

@@ -1,9 +1,9 @@
 #include "python/src/quick_call.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
-#include "python/src/kept_workspace.h"
-#include "runtime/cuda/device.h"
 #include "runtime/launch_errors.h"
 #include "runtime/overlap.h"
 
@@ -13,7 +13,6 @@ namespace {
 namespace py = pybind11;
 
 constexpr float least_scale = 0x1p-149F;
-constexpr Py_ssize_t argument_count = 6;
 constexpr const char* capsule_name = "flashcore.quick_call";
 
 PyObject* nothing() { return Py_NewRef(Py_None); }
@@ -38,8 +37,10 @@ QuickCall::QuickCall(py::object dispatch, Fixed fixed)
     : owner_(std::move(dispatch)),
       dispatch_(owner_.cast<KernelDispatch*>()),
       fixed_(std::move(fixed)),
-      heads_first_(dispatch_->spec().layout == TensorLayout::bhsd) {
-  if (!fixed_.splits.is_none()) splits_ = fixed_.splits.cast<const SplitModules*>();
+      is_packed_(dispatch_->spec().packed()) {
+  takes_[at_starts] = takes_[at_key_starts] = takes_[at_longest] = is_packed_;
+  takes_[at_q_lens] = dispatch_->spec().q_lens;
+  takes_[at_kv_lens] = dispatch_->spec().kv_lens;
 }
 
 py::object QuickCall::function(QuickCall call) {
@@ -64,8 +65,8 @@ PyObject* QuickCall::run(PyObject* const* arguments, Py_ssize_t count) noexcept 
 }
 
 py::object QuickCall::call(PyObject* const* arguments) {
-  const py::handle q = arguments[0], out = arguments[3], stream = arguments[5];
-  const std::optional<float> scale = scale_of(arguments[4]);
+  const py::handle q = arguments[at_q], out = arguments[at_out], stream = arguments[at_stream];
+  const std::optional<float> scale = scale_of(arguments[at_scale]);
   ArrayReader reader(stream);
   if (!scale || !reader.is_plain(q)) return py::none();
   Tensors tensors;
@@ -73,34 +74,54 @@ py::object QuickCall::call(PyObject* const* arguments) {
     TensorView& view = tensors.push({});
     if (!reader.read_plainly(arguments[i], view)) return py::none();
   }
-  const TensorView& view = tensors.span()[0];
-  const std::optional<DecodeBlocks> blocks = blocks_of(view, tensors.span()[1]);
-  const SplitModules::Entry* const split = blocks ? splits_->find(*blocks) : nullptr;
-  // What is queued on a stream of the caller's has its workspaces allocated there.
-  if (blocks && !(split && stream.is_none() && ArrayReader::makes_bytes(q))) return py::none();
+  Lengths lengths;
+  if (!read_lengths(arguments, reader, lengths)) return py::none();
+  // In CPU memory the numbers themselves are checked.
+  if (!lengths.arrays.span().empty() && tensors.span()[0].device < 0) return py::none();
   const bool is_given = !out.is_none();
   const py::object output =
-      is_given ? py::reinterpret_borrow<py::object>(out) : output_for(q, view);
+      is_given ? py::reinterpret_borrow<py::object>(out) : output_for(q, tensors.span()[0]);
   TensorView& written = tensors.push({});
   if (!(is_given ? reader.read_plainly(output, written) : reader.read_new(output, written)))
     return py::none();
+  for (const TensorView& array : lengths.arrays.span()) tensors.push(array);
   for (const py::handle array : fixed_.arrays) {
     if (!reader.read_plainly(array, tensors.push({}))) return py::none();
   }
-  if (!(split ? dispatch_->fits(tensors.span()) : dispatch_->launches(tensors.span())))
-    return py::none();
+  if (!dispatch_->launches(tensors.span(), lengths.longest)) return py::none();
   InlineList<ScalarValue, LaunchArguments::max_scalars> scalars;
   scalars.push(*scale);
+  // No sequence has more rows than all of them: blocks for more would have nothing to do.
+  const std::int64_t rows = tensors.span()[0].rank > 0 ? tensors.span()[0].shape[0] : 0;
+  if (is_packed_)
+    scalars.push(
+        static_cast<std::int32_t>(lengths.longest < 0 ? rows : std::min(lengths.longest, rows)));
   const KernelSource& source = dispatch_->source();
-  for (std::size_t i = 0; i < fixed_.numbers.size(); ++i)
-    scalars.push(scalar_of(fixed_.numbers[i], source.scalars[i + 1]));
+  for (const py::handle number : fixed_.numbers)
+    scalars.push(scalar_of(number, source.scalars[scalars.span().size()]));
   check_outputs_apart(source, tensors.span());
-  if (split) {
-    launch_split(*split, q, tensors.span(), scalars.span(), reader.stream());
-  } else {
-    dispatch_->launch(tensors.span(), scalars.span(), reader.stream());
-  }
+  dispatch_->launch(tensors.span(), scalars.span(), reader.stream(), q, stream);
   return output;
+}
+
+bool QuickCall::read_lengths(PyObject* const* arguments, ArrayReader& reader,
+                             Lengths& lengths) const {
+  for (int at = at_starts; at < argument_count; ++at)
+    if (arguments[at] != Py_None && !takes_[at]) return false;
+  for (const int at : {at_starts, at_key_starts, at_q_lens, at_kv_lens}) {
+    if (!takes_[at]) continue;
+    const bool is_same = at == at_key_starts && arguments[at] == Py_None;
+    TensorView& view = lengths.arrays.push({});
+    if (!reader.read_plainly(arguments[is_same ? at_starts : at], view)) return false;
+    if (view.dtype != DType::i32) return false;
+  }
+  PyObject* const longest = arguments[at_longest];
+  if (longest == Py_None) return true;
+  if (!PyLong_CheckExact(longest)) return false;
+  lengths.longest = PyLong_AsLongLong(longest);
+  const bool fits = lengths.longest >= 0 && lengths.longest <= std::numeric_limits<int>::max();
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return fits;
 }
 
 std::optional<float> QuickCall::scale_of(PyObject* scale) const {
@@ -116,30 +137,6 @@ py::object QuickCall::output_for(py::handle q, const TensorView& view) const {
     if (py::object made = ArrayReader::empty_like(q)) return made;
   }
   return fixed_.make_output(q);
-}
-
-std::optional<DecodeBlocks> QuickCall::blocks_of(const TensorView& q, const TensorView& k) const {
-  if (splits_ == nullptr || q.device < 0 || q.rank != 4 || k.rank != 4) return std::nullopt;
-  const int rows = heads_first_ ? 2 : 1, heads = 3 - rows;
-  if (k.shape[rows] < splits_->chooser().least_keys()) return std::nullopt;
-  const AttentionProblem problem{.batch = q.shape[0],
-                                 .heads = q.shape[heads],
-                                 .q_len = q.shape[rows],
-                                 .kv_len = k.shape[rows]};
-  const int multiprocessors = multiprocessors_of(Driver::get(), q.device);
-  return splits_->chooser().choose(problem, multiprocessors, dispatch_->chooser());
-}
-
-void QuickCall::launch_split(const SplitModules::Entry& entry, py::handle q,
-                             std::span<const TensorView> tensors,
-                             std::span<const ScalarValue> scalars, CudaStream stream) const {
-  Tensors own;
-  for (const std::size_t at : entry.order) own.push(tensors[at]);
-  std::optional<KeptWorkspace> workspace;
-  entry.module->launch_views(own.span(), scalars, stream, [&](std::size_t bytes) {
-    workspace.emplace(q, tensors[0].device, stream, bytes);
-    return std::pair(py::object(), workspace->data());
-  });
 }
 
 }  // namespace flashcore::python

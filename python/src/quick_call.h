@@ -2,6 +2,7 @@
 // come to one without Python in between. Everything else is left to the caller.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,7 +13,6 @@
 #include "python/src/arrays.h"
 #include "python/src/kernel_dispatch.h"
 #include "python/src/launch_arguments.h"
-#include "python/src/split_modules.h"
 #include "runtime/tensor.h"
 
 namespace flashcore::python {
@@ -24,15 +24,15 @@ class QuickCall {
     pybind11::tuple arrays, numbers;  ///< that expressions captured
     float scale = 1;                  ///< unless a call gives another
     std::int64_t value_dim = 0;       ///< of the output, whose elements are of q's type
-    pybind11::object splits;          ///< the SplitModules, or None where keys are never split
     pybind11::function make_output;   ///< beside q
   };
 
   /// `dispatch` is a KernelDispatch.
   QuickCall(pybind11::object dispatch, Fixed fixed);
 
-  /// A function of Python: (q, k, v, out, scale, stream) as a call has them, to the output; or to
-  /// None, and nothing was done, where there is more to do than a launch or something is wrong.
+  /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
+  /// kv_lens) as a call has them, to the output; or to None, and nothing was done, where there is more
+  /// to do than a launch or something is wrong.
   static pybind11::object function(QuickCall call);
 
   /// A new reference; null with Python's error set where the launch fails.
@@ -40,22 +40,37 @@ class QuickCall {
 
  private:
   using Tensors = InlineList<TensorView, LaunchArguments::max_tensors>;
+  enum Argument : std::uint8_t {
+    at_q,
+    at_k,
+    at_v,
+    at_out,
+    at_scale,
+    at_stream,
+    at_starts,
+    at_key_starts,
+    at_longest,
+    at_q_lens,
+    at_kv_lens,
+    argument_count
+  };
+  /// What a call says of the lengths of sequences.
+  struct Lengths {
+    InlineList<TensorView, 2> arrays;  ///< that the kernel takes
+    std::int64_t longest = -1;         ///< of packed sequences, as the call says
+  };
 
   pybind11::object call(PyObject* const* arguments);
   std::optional<float> scale_of(PyObject* scale) const;
+  /// False where a call does not give just what the spec takes.
+  bool read_lengths(PyObject* const* arguments, ArrayReader& reader, Lengths& lengths) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
-  /// How the keys of a call are split, if they are.
-  [[nodiscard]] std::optional<DecodeBlocks> blocks_of(const TensorView& q,
-                                                      const TensorView& k) const;
-  void launch_split(const SplitModules::Entry& entry, pybind11::handle q,
-                    std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
-                    CudaStream stream) const;
 
   pybind11::object owner_;
   KernelDispatch* dispatch_;
-  const SplitModules* splits_ = nullptr;
   Fixed fixed_;
-  bool heads_first_;
+  bool is_packed_;
+  std::array<bool, argument_count> takes_{};  ///< lengths
 };
 
 }  // namespace flashcore::python

@@ -22,20 +22,16 @@ struct Callable {
 };
 
 constexpr std::size_t positional = 3;  // q, k, v
-constexpr std::array<const char*, 3> passed_on{"out", "scale", "stream"};
+/// In the order of QuickCall's arguments.
+constexpr std::array<const char*, 8> passed_on{
+    "out", "scale", "stream", "cu_seqlens_q", "cu_seqlens_k", "max_q_len", "q_lens", "kv_lens"};
 /// Keywords of which this value asks for nothing.
 struct Ignored {
   const char* name;
   bool is_false, is_none;
 };
-constexpr std::array<Ignored, 8> ignored{{{"return_lse", true, false},
-                                          {"captured", false, true},
-                                          {"checked", true, true},
-                                          {"cu_seqlens_q", false, true},
-                                          {"cu_seqlens_k", false, true},
-                                          {"max_q_len", false, true},
-                                          {"q_lens", false, true},
-                                          {"kv_lens", false, true}}};
+constexpr std::array<Ignored, 3> ignored{
+    {{"return_lse", true, false}, {"captured", false, true}, {"checked", true, true}}};
 
 using Names = std::array<PyObject*, passed_on.size() + ignored.size()>;
 using Arguments = std::array<PyObject*, positional + passed_on.size()>;

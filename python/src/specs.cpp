@@ -4,13 +4,14 @@
 #include "codegen/why_not.h"
 #include "dsl/error.h"
 #include "dsl/json.h"
+#include "python/src/decode_blocks.h"
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
-#include "python/src/split_modules.h"
 #include "runtime/cuda/device.h"
 #include "runtime/log.h"
 #include "templates/attention.h"
 #include "templates/attention_backward.h"
+#include "templates/attention_chooser.h"
 #include "templates/attention_in_parts.h"
 #include "templates/choice/attention_winners.h"
 #include "templates/decode_choice.h"
@@ -40,6 +41,13 @@ std::vector<std::string> reasons_against(const std::string& json, const std::str
     reasons.emplace_back(error.what());
   }
   return reasons;
+}
+
+AttentionProblems problems_of(const std::vector<LengthPair>& ranges) {
+  const auto range = [&](std::size_t i) {
+    return LengthRange{ranges.at(i).first, ranges.at(i).second};
+  };
+  return {.batch = range(0), .heads = range(1), .q_len = range(2), .kv_len = range(3)};
 }
 
 std::vector<std::vector<std::string>> texts_of(const std::vector<std::vector<Schedule>>& lists) {
@@ -87,10 +95,6 @@ void bind_specs(py::module_& m) {
   m.def("decodes", [](const std::string& json, const std::string& target) {
     return can_decode(attention_spec_from_json(json), find_target(target));
   });
-  m.def("attends_in_parts", [](const std::string& json, const std::string& target) {
-    return can_attend_in_parts(attention_spec_from_json(json), find_target(target));
-  });
-  m.def("least_in_parts", [] { return std::pair(least_rows_in_parts, least_keys_in_parts); });
   m.def(
       "attention_in_parts",
       [](const std::string& json, const std::string& target) {
@@ -129,25 +133,17 @@ void bind_specs(py::module_& m) {
                found.push_back(named(blocks));
              return found;
            });
-  py::class_<SplitModules>(m, "SplitModules")
-      .def(py::init<std::shared_ptr<DecodeChooser>>(), py::arg("chooser"))
-      .def("add", &SplitModules::add, py::arg("blocks"), py::arg("module"), py::arg("order"));
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def(
       "attention_decode",
       [](const std::string& json, int page_size, const std::string& target,
          const NamedBlocks& blocks) {
-        const DecodeBlocks own = blocks_named(blocks);
-        const DecodeSpec spec{.attention = attention_spec_from_json(json),
-                              .page_size = page_size,
-                              .rows = own.rows,
-                              .combines_tiles = own.combines_tiles};
-        const std::vector<std::vector<Schedule>> schedules{
-            attention_decode_split_schedules(spec, find_target(target), own.row_tile),
-            attention_decode_combine_schedules(spec, find_target(target))};
-        const std::optional<CostModel> model = cost_model_of(find_target(target));
-        Module module = attention_decode(spec, own.row_tile, model ? *model : CostModel::first());
-        return std::pair(std::move(module), texts_of(schedules));
+        const Target& own = find_target(target);
+        const std::optional<CostModel> model = cost_model_of(own);
+        Alternative made =
+            attention_with_split_keys(attention_spec_from_json(json), own, blocks_named(blocks),
+                                      page_size, model ? *model : CostModel::first());
+        return std::pair(std::move(made.module), texts_of(made.schedules));
       },
       py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("blocks"),
       py::call_guard<py::gil_scoped_release>());
@@ -174,17 +170,27 @@ void bind_specs(py::module_& m) {
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def(
+      "reachable_alternatives",
+      [](const std::string& json, const std::string& name, const std::vector<LengthPair>& ranges) {
+        const Target& target = find_target(name);
+        const AttentionChooser chooser(attention_spec_from_json(json), target, "",
+                                       cost_model_of(target));
+        std::vector<std::pair<Module, std::vector<std::vector<std::string>>>> found;
+        for (const std::size_t number : chooser.all_alternatives(problems_of(ranges))) {
+          const Alternative alternative = chooser.alternative(number);
+          found.emplace_back(alternative.module, texts_of(alternative.schedules));
+        }
+        return found;
+      },
+      py::arg("json"), py::arg("target"), py::arg("ranges"));
+  m.def(
       "reachable_schedules",
       [](const std::string& json, const std::string& target, const std::vector<LengthPair>& ranges,
          const std::string& winners) {
-        const auto range = [&](std::size_t i) {
-          return LengthRange{ranges.at(i).first, ranges.at(i).second};
-        };
         std::vector<std::vector<std::string>> texts;
         const ScheduleChooser chooser =
             chooser_of(attention_spec_from_json(json), find_target(target), winners);
-        for (const std::size_t number : chooser.choose_all(
-                 {.batch = range(0), .heads = range(1), .q_len = range(2), .kv_len = range(3)})) {
+        for (const std::size_t number : chooser.choose_all(problems_of(ranges))) {
           std::vector<std::string>& list = texts.emplace_back();
           for (const Schedule& schedule : chooser.schedules(number))
             list.push_back(to_json(schedule));
@@ -222,13 +228,6 @@ void bind_specs(py::module_& m) {
   m.def("log_unusable_winners", [](const std::string& table, const std::string& file) {
     for (const std::string& why : unusable_winners(table))
       log_message(LogLevel::warn, "left aside among the schedules of {}: {}", file, why);
-  });
-  m.def("log_missing_module", [](const std::string& why) {
-    log_message(
-        LogLevel::warn,
-        "attention: calls that several kernels would compute go on being computed by one kernel "
-        "alone: {}",
-        why);
   });
   m.def("target_facts", [](const std::string& name) {
     const Target& target = find_target(name);

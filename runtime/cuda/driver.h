@@ -14,6 +14,7 @@ using CudaFunction = struct CudaFunctionTag*;
 using CudaStream = struct CudaStreamTag*;  ///< null: the default stream
 using CudaEvent = struct CudaEventTag*;
 using CudaGraph = struct CudaGraphTag*;
+using CudaMemoryPool = struct CudaMemoryPoolTag*;
 using CudaUserObject = struct CudaUserObjectTag*;
 using CudaAddress = unsigned long long;
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore.kernels import decoding
+from flashcore import _core
 from flashcore.kernels.decode_kernels import DecodeKernels
 from reference import assert_close, random
 
@@ -17,15 +17,25 @@ def shipped(target="sm_80", **fields):
     return fc.AttentionKernel.shipped(fc.AttentionSpec(**fields), target, compiled=False)
 
 
+def launch(kernel, blocks, every, with_lse, **scalars):
+    """What a call on a GPU launches whose keys are split in such blocks, in the emulator."""
+    names = kernel._captured.arrays
+    kernels, order = DecodeKernels(kernel.spec, 0, kernel.target, names).built(
+        blocks, with_lse, compiled=False
+    )
+    own = tuple(scalars[name] for name, *_ in kernels.scalars)
+    kernel._launches.launch_module(kernels, every, own, None, order)
+
+
 def split_call(kernel, q, k, v, *, with_lse=True, lengths=(), multiprocessors=H200):
-    """What a call on a GPU launches, in the emulator."""
     out = np.full((*q.shape[:3], v.shape[-1]), np.nan, q.dtype)
     at = 2 if kernel.spec.layout == "bhsd" else 1
     lse = np.full((q.shape[0], q.shape[3 - at], q.shape[at]), np.nan, np.float32)
     every = (q, k, v, out, *([lse] if with_lse else []), *lengths)
     numbers = q.shape[0], q.shape[3 - at], q.shape[at], k.shape[at]
-    blocks = kernel._modules.chooser.blocks(*numbers, multiprocessors)
-    assert kernel._modules.launch(blocks, every, (q.shape[-1] ** -0.5,), None, with_lse)
+    chooser = _core.DecodeChooser(kernel.spec.to_json(), kernel.target)
+    blocks = chooser.blocks(*numbers, multiprocessors)
+    launch(kernel, blocks, every, with_lse, scale=q.shape[-1] ** -0.5)
     return out, lse if with_lse else None
 
 
@@ -79,13 +89,10 @@ def test_packed_sequences(rng, target, heads, kv_heads, q_lens):
     q = random(rng, (starts[-1] + 2, heads, 64), "bf16")
     k, v = (random(rng, (keys[-1] + 3, kv_heads, 64), "bf16") for _ in range(2))
     out, lse = np.full_like(q, 7), np.full((heads, q.shape[0]), 7, np.float32)
-    scalars = 64**-0.5, max(q_lens)
-    chooser = kernel._modules.chooser
     mean = -(-q.shape[0] // 3)
-    for blocks in chooser.reachable(mean, mean):
-        assert kernel._modules.launch(
-            blocks, (q, k, v, out, lse, starts, keys), scalars, None, True
-        )
+    for blocks in _core.DecodeChooser(kernel.spec.to_json(), target).reachable(mean, mean):
+        every = q, k, v, out, lse, starts, keys
+        launch(kernel, blocks, every, True, scale=64**-0.5, max_q_len=max(q_lens))
         for i in range(3):
             rows, cols = slice(*starts[i : i + 2]), slice(*keys[i : i + 2])
             if q_lens[i]:
@@ -137,127 +144,41 @@ def test_heads_that_are_padded_and_lengths(rng):
         assert_close(out[one], lse[one], q[one], k[one, :, :n], v[one, :, :n])
 
 
-class OnGpu:
-    """As much of an array on a GPU as the choice asks for."""
-
-    def __init__(self, *shape):
-        self.shape = shape
-
-    def __dlpack_device__(self):
-        return 2, 0
+def wanted(kernel, *problem):
+    """The alternative that a call on a GPU wants."""
+    return kernel._dispatch(False).core.alternative(problem, H200)
 
 
-@pytest.fixture
-def gpu(monkeypatch):
-    """What the choice asks a GPU."""
-
-    class Chooser:
-        least_keys = 512
-
-        def __init__(self, *spec_and_target):
-            pass
-
-        def choose(self, *numbers):
-            asked.append(numbers)
-            return ("packed", 16, False) if numbers[-1] >= 1000 else None
-
-    asked = []
-    monkeypatch.setattr(decoding._core, "DecodeChooser", Chooser)
-    monkeypatch.setattr(decoding._core, "SplitModules", lambda chooser: None)
-    return asked
-
-
-def test_which_calls_take_it(gpu):
-    def takes(kernel, q, k):
-        return kernel._modules.choose(OnGpu(*q), OnGpu(*k)) is not None
-
+def test_which_calls_take_it():
+    """More of it: tests/templates/attention_chooser_test.cpp."""
     kernel = shipped(head_dim=64, heads=8, kv_heads=2)
-    assert takes(kernel, (1, 8, 1, 64), (1, 2, 4096, 64))
-    assert takes(kernel, (3, 8, 16, 64), (3, 2, 4096, 64))
-    assert not takes(kernel, (1, 8, 1, 64), (1, 2, 700, 64))
-    assert gpu == [(1, 8, 1, 4096), (3, 8, 16, 4096), (1, 8, 1, 700)]
-    assert not takes(kernel, (1, 8, 1, 64), (1, 2, 500, 64))
-    assert len(gpu) == 3  # that was not worth a question
-    assert takes(shipped(head_dim=64, layout="bshd"), (1, 1, 8, 64), (1, 4096, 8, 64))
-    assert gpu[-1] == (1, 8, 1, 4096)
-    packed = shipped(head_dim=64, layout="thd")._modules
-    assert packed.choose(OnGpu(12, 4, 64), OnGpu(40000, 4, 64), 8) is not None
-    assert gpu[-1] == (8, 4, 2, 5000)
+    assert wanted(kernel, 1, 8, 1, 4096) == 0  # the smallest tiles
+    assert wanted(kernel, 1, 8, 16, 4096) == 2  # the rows of a group fill the largest
+    assert wanted(kernel, 1, 8, 1, 500) is None
+    assert wanted(kernel, 64, 8, 4096, 4096) is None
 
 
 def test_specs_that_are_never_split():
     for fields in ({"dtype": "f32"}, {"head_dim": 512}):
-        kernel = fc.AttentionKernel.shipped(
-            fc.AttentionSpec(**{"head_dim": 64, **fields}), "sm_80", compiled=False
-        )
-        assert kernel._modules is None
-    chosen = fc.jit(fc.AttentionSpec(head_dim=64), schedule={})
-    assert chosen._modules is None  # a schedule that is asked for is the one that runs
+        assert wanted(shipped(**{"head_dim": 64, **fields}), 1, 1, 1, 65536) is None
+    chosen = fc.jit(fc.AttentionSpec(head_dim=64), target="sm_80", schedule={})
+    assert not chosen._dispatch(False).core.dispatches  # the one that is asked for runs
 
 
-def test_it_is_compiled_ahead(monkeypatch):
-    built = []
-    monkeypatch.setattr(
-        DecodeKernels, "built", lambda self, blocks, lse, compiled: (built.append((blocks, lse)), 0)
-    )
+def test_what_can_be_compiled_ahead():
+    def reachable(target, q_lens, kv_lens):
+        spec = fc.AttentionSpec(head_dim=64, heads=8, kv_heads=2)
+        ranges = [(1, 1), (8, 8), q_lens, kv_lens]
+        modules = _core.reachable_alternatives(spec.to_json(), target, ranges)
+        assert all(module.name == "attention_decode" for module, _ in modules)
+        return len(modules)
 
-    def compiled(target, q_lens, kv_lens, lse=(False,)):
-        built.clear()
-        shipped(target, head_dim=64, heads=8, kv_heads=2)._modules.prepare(
-            q_lens, kv_lens, lse, None
-        )
-        return set(built)
-
-    packed = {(("packed", rows, False), False) for rows in (16, 32, 64)}
-    assert compiled("sm_80", (1, 4096), (1, 8192)) == packed
-    chunks = {
-        ((rows, tile, tiles), False)
-        for rows, tile in (("packed_in_registers", 128), ("of_head", 64), ("of_head", 128))
-        for tiles in (False, True)
-    }
-    assert compiled("sm_90a", (1, 4096), (1, 8192)) == packed | chunks
-    assert compiled("sm_80", (5, 7), (512, 512), (False, True)) == {
-        (("packed", 32, False), False), (("packed", 32, False), True)
-    }  # fmt: skip
-    assert compiled("sm_90a", (1, 4096), (1, 511)) == set()
-
-
-def test_where_it_cannot_be_compiled_calls_go_without(monkeypatch):
-    kernel = shipped(head_dim=64)
-
-    def refuse(*_, compiled, device):
-        asked.append(compiled)
-        raise fc.CacheMissError("a kernel", "compiling is forbidden", "")
-
-    asked = []
-    monkeypatch.setattr(DecodeKernels, "built", refuse)
-    q = np.zeros((1, 1, 1, 64), np.float16)
-    blocks = ("packed", 16, False)
-    assert not kernel._modules.launch(blocks, (q,), (), None, False)
-    assert not kernel._modules.launch(blocks, (q,), (), None, False)
-    assert asked == [True]  # the second call knows
-
-
-def test_where_it_cannot_be_loaded_another_kernel_serves_on(monkeypatch):
-    kernel = shipped(head_dim=64)
-
-    def refuse(*_, compiled, device):
-        raise fc.DeviceError("the code of a kernel", "the GPU has no memory left", "")
-
-    heard = []
-    fc.set_log_hook(lambda level, text: heard.append((level, text)))
-    try:
-        monkeypatch.setattr(DecodeKernels, "built", refuse)
-        q = np.zeros((1, 1, 1, 64), np.float16)
-        blocks = ("packed", 16, False)
-        assert not kernel._modules.launch(blocks, (q,), (), None, False, lambda with_lse: True)
-        kernel._modules.wait_until_built()
-        assert not kernel._modules.launch(blocks, (q,), (), None, False, lambda with_lse: True)
-        assert not kernel._modules.is_building
-    finally:
-        fc.set_log_hook(None)
-    assert [level for level, _ in heard] == ["warn"]
-    assert "by one kernel alone: the code of a kernel" in heard[0][1]
+    # Chunks: rows of a head in two tiles, and packed rows, both combined in tiles or not.
+    packed, chunks = 3, 6
+    assert reachable("sm_80", (1, 4096), (1, 8192)) == packed
+    assert reachable("sm_90a", (1, 4096), (1, 8192)) == packed + chunks
+    assert reachable("sm_80", (5, 7), (512, 512)) == 1
+    assert reachable("sm_90a", (1, 4096), (1, 511)) == 0
 
 
 def pages_of(rng, array, page_size):

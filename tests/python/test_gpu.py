@@ -248,8 +248,45 @@ def test_a_split_call_finds_its_kernels_without_python(layout):
     _, k, v = qkv(8, 2, length=4000, layout=layout)
     for rows in (1, 3):
         q = qkv(8, 2, length=rows, layout=layout)[0]
-        assert kernel._modules.choose(q, k) is not None
+        dispatch = kernel._dispatch(False).core
+        multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        wanted = dispatch.alternative((2, 8, rows, 4000), multiprocessors)
+        assert wanted is not None
+        assert dispatch.has_alternative(wanted)
         first = kernel(q, k, v)
-        again = kernel._quick(q, k, v, None, None, None)
+        again = kernel._quick(q, k, v, *[None] * 8)
         assert torch.equal(first, again)
         assert_close(host(again), None, *map(host, (q, k, v)), layout=layout)
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+def test_lengths_of_sequences_go_past_python(rows):
+    """Padded keys and packed sequences, split keys among them: the same bits as by Python."""
+    fields = {"head_dim": 64, "heads": 8, "kv_heads": 2, "mask": fc.causal()}
+    _, k, v = qkv(8, 2, length=4000)
+    q = qkv(8, 2, length=rows)[0]
+    lens = torch.tensor([4000, 1234], dtype=torch.int32, device="cuda")
+    fc.set_compile_mode("eager")  # no call is served by another kernel
+    try:
+        padded = fc.jit(fc.AttentionSpec(**fields, kv_lens=True))
+        by_python = type(padded).__call__(padded, q, k, v, kv_lens=lens)
+        assert torch.equal(padded._quick(q, k, v, *[None] * 7, lens), by_python)
+        for b, n in enumerate(lens.tolist()):
+            one = (x[b : b + 1, :, :n] for x in (k, v))
+            assert_close(host(by_python[b : b + 1]), None, host(q[b : b + 1]), *map(host, one),
+                         mask="causal(bottom_right)")  # fmt: skip
+
+        packed = fc.jit(fc.AttentionSpec(**fields, layout="thd"))
+        q, k, v = (x[0].transpose(0, 1).contiguous() for x in (q, k, v))
+        starts = torch.tensor([0, rows // 3, rows], dtype=torch.int32, device="cuda")
+        keys = torch.tensor([0, 1000, 4000], dtype=torch.int32, device="cuda")
+        own = {"cu_seqlens_q": starts, "cu_seqlens_k": keys}
+        for longest in (None, rows, 10_000):
+            by_python = type(packed).__call__(packed, q, k, v, **own, max_q_len=longest)
+            quick = packed._quick(q, k, v, *[None] * 3, starts, keys, longest, None, None)
+            assert torch.equal(quick, by_python)
+        alone = type(packed).__call__(packed, k.repeat(1, 4, 1), k, v, cu_seqlens_q=keys)
+        quick = packed._quick(k.repeat(1, 4, 1), k, v, *[None] * 3, keys, *[None] * 4)
+        assert torch.equal(quick, alone)
+    finally:
+        fc.set_compile_mode(None)

@@ -1,9 +1,15 @@
 """f32 in full accuracy on wgmma: calls whose operands are split by kernels in front."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore import _core
+from flashcore.kernels.module_kernel import ModuleKernel
+from flashcore.specs.module import Module
+from flashcore.specs.schedule import Schedule
 from reference import attention
 
 TARGET = "sm_90a"
@@ -24,8 +30,18 @@ def call(kernel, q, k, v, lengths=(), scalars=()):
     *batch, a, b, _ = q.shape
     rows = (a, b) if kernel.spec.layout == "bhsd" else (b, a)
     lse = np.full((*batch, *rows), np.nan, np.float32)
-    every = q, k, v, out, lse, *lengths
-    assert kernel._modules.launch("in parts", every, (q.shape[-1] ** -0.5, *scalars), None, True)
+    with_lse = dataclasses.replace(kernel.spec, lse=True).to_json()
+    module, lists = _core.attention_in_parts(with_lse, kernel.target)
+    schedules = [[Schedule.from_json(text) for text in texts] for texts in lists]
+    kernels = ModuleKernel.first_fitting(
+        Module._of(module), schedules, kernel.target, compiled=False
+    )
+    names = "q", "k", "v", "o", "lse", "cu_seqlens_q", "cu_seqlens_k", "kv_lens"
+    given = [name for name in names if name in {tensor[0] for tensor in kernels.tensors}]
+    every = dict(zip(given, (q, k, v, out, lse, *lengths), strict=True))
+    kernels.launch(
+        tuple(every[name] for name, *_ in kernels.tensors), (q.shape[-1] ** -0.5, *scalars), None
+    )
     return out, lse
 
 
@@ -118,33 +134,27 @@ def test_sequences_shorter_than_their_tensors(rng):
         check(out[i : i + 1], lse[i : i + 1], q[i : i + 1], k[own], v[own])
 
 
-class OnGpu:
-    def __init__(self, *shape):
-        self.shape = shape
+def test_which_calls_take_it():
+    """More of it: tests/templates/attention_chooser_test.cpp."""
 
-
-def test_which_calls_take_it(monkeypatch):
-    from flashcore.kernels import call_modules
-
-    monkeypatch.setattr(call_modules, "on_cuda", lambda array: True)
-
-    def takes(kernel, q, k):
-        return kernel._modules.choose(OnGpu(*q), OnGpu(*k)) is not None
+    def wanted(kernel, *problem):
+        return kernel._dispatch(False).core.alternative(problem, 132)
 
     kernel = shipped(head_dim=64)
-    assert takes(kernel, (1, 2, 4096, 64), (1, 2, 130, 64))
-    assert not takes(kernel, (1, 2, 4096, 64), (1, 2, 70, 64))
-    assert not takes(kernel, (1, 2, 16, 64), (1, 2, 4096, 64))
-    assert takes(kernel, (1, 32, 16, 64), (1, 2, 4096, 64))  # rows of a group
-    assert not takes(kernel, (70000, 2, 4096, 64), (70000, 2, 4096, 64))
+    assert wanted(kernel, 1, 2, 4096, 130) == 0
+    assert wanted(kernel, 1, 2, 16, 4096) is None
     for other in ({"target": "sm_90"}, {"products": "tf32"}):
-        assert shipped(head_dim=64, **other)._modules is None
-    assert fc.jit(kernel.spec, target=TARGET, schedule={})._modules is None
+        assert wanted(shipped(head_dim=64, **other), 1, 2, 4096, 130) is None
 
 
-def test_it_is_compiled_ahead():
-    modules = shipped(head_dim=64)._modules.prepare((1, 4096), (1, 4096), (False, True), None)
-    assert [len(module.kernels) for module in modules] == [4, 4]
-    assert modules[0].kernels[-1].schedule.instruction == "wgmma"
-    for rows, keys in ((100, 4096), (4096, 100)):
-        assert not shipped(head_dim=64)._modules.prepare((1, rows), (1, keys), (False,), None)
+def test_what_can_be_compiled_ahead():
+    def reachable(rows, keys):
+        ranges = [(1, 1), (2, 2), (1, rows), (1, keys)]
+        return _core.reachable_alternatives(shipped(head_dim=64).spec.to_json(), TARGET, ranges)
+
+    [(module, schedules)] = reachable(4096, 4096)
+    assert [program.name for program in module.kernels] == [
+        "split_q", "split_k", "split_v", "attention_forward_in_parts"
+    ]  # fmt: skip
+    assert Schedule.from_json(schedules[-1][0]).instruction == "wgmma"
+    assert reachable(100, 4096) == reachable(4096, 100) == []

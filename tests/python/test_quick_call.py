@@ -10,6 +10,7 @@ import fake_framework
 import flashcore as fc
 from reference import assert_close, random
 
+NO_LENGTHS = (None,) * 5  # cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
 BIAS = np.linspace(-1, 1, 40, dtype=np.float32)
 
 
@@ -31,7 +32,7 @@ def arrays(rng):
 
 def quickly(kernel, arrays, scale=None, stream=None):
     q, k, v, out = arrays
-    return kernel._quick(q, k, v, out, scale, stream)
+    return kernel._quick(q, k, v, out, scale, stream, *NO_LENGTHS)
 
 
 def test_it_computes_what_the_call_does(arrays):
@@ -94,21 +95,33 @@ def test_what_is_wrong_is_said_as_ever(arrays):
         kernel(q, k, v, out=out, stream="fast")
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        fc.AttentionSpec(head_dim=64, dtype="f16", kv_lens=True),
-        fc.AttentionSpec(head_dim=64, dtype="f16", layout="thd"),
-        fc.AttentionSpec(head_dim=60, dtype="f16"),
-    ],
-)
-def test_specs_whose_calls_need_more_have_none(spec):
-    kernel = fc.jit(spec)
+def test_specs_whose_calls_need_more_have_none():
+    kernel = fc.jit(fc.AttentionSpec(head_dim=60, dtype="f16"))
     kernel._dispatch(False)
     assert kernel._quick is None
 
 
+LENGTHS = fake_framework.Exchange(np.array([30], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("fields", "lengths"),
+    [
+        ({"kv_lens": True}, [None, None, None, None, LENGTHS]),  # its numbers are checked first
+        ({"kv_lens": True}, NO_LENGTHS),
+        ({"kv_lens": True}, [None, None, None, LENGTHS, LENGTHS]),
+        ({}, [LENGTHS, None, None, None, None]),
+        ({}, [None, None, 30, None, None]),
+    ],
+)
+def test_lengths_that_the_call_has_to_look_at(arrays, fields, lengths):
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", **fields))
+    kernel._dispatch(False)
+    assert kernel._quick(*arrays, None, None, *lengths) is None
+
+
 NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None}
+NONE = (None,) * 8
 
 
 @pytest.fixture
@@ -130,8 +143,14 @@ def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
     assert kernel(q, k, v, stream=7, out=out, scale=0.5) == "past Python"
     assert kernel(*arrays[:3], **NOTHING, return_lse=False, checked=False) == "past Python"
     assert kernel(q, k, v, checked=None) == "past Python"
-    none = (None, None, None)
-    assert calls == [(q, k, v, *none), (q, k, v, out, 0.5, 7), (q, k, v, *none), (q, k, v, *none)]
+    assert kernel(q, k, v, kv_lens=1, q_lens=2, cu_seqlens_k=3, cu_seqlens_q=4, max_q_len=5)
+    assert calls == [
+        (q, k, v, *NONE),
+        (q, k, v, out, 0.5, 7, *NO_LENGTHS),
+        (q, k, v, *NONE),
+        (q, k, v, *NONE),
+        (q, k, v, None, None, None, 4, 3, 5, 2, 1),
+    ]
 
 
 def test_calls_that_ask_for_more_are_pythons(arrays, noted):

@@ -83,6 +83,7 @@ class ByLength final : public ScheduleChoice {
 struct Workshop {
   struct Made final : Launchable {
     Made(Workshop& shop, int name) : shop(shop), name(name) {}
+    [[nodiscard]] std::shared_ptr<const KernelSource> shared_source() const override { return {}; }
     void prepare(int /*device*/) override {
       if (shop.unloadable.contains(name)) throw DeviceError({.what = "no memory", .why = "full"});
       ++shop.loads;
@@ -95,6 +96,9 @@ struct Workshop {
     const int name;
   };
 
+  Dispatcher::Builds compiler() {
+    return [this](const Program& /*program*/) { return build(); };
+  }
   Dispatcher::Build build() {
     return [this](const Schedule& schedule, std::span<const Schedule> safer) -> Dispatcher::Kernel {
       const int name = name_of(schedule);
@@ -154,7 +158,7 @@ class DispatcherTest : public testing::Test {
   }
 
   void make(std::vector<ByLength::Step> steps) {
-    kernel.emplace(copy_program(), std::make_shared<ByLength>(std::move(steps)), shop.build());
+    kernel.emplace(copy_program(), std::make_shared<ByLength>(std::move(steps)), shop.compiler());
   }
   int launch(std::int64_t length, int device = 0) {
     const auto at = [](std::uintptr_t address) { return reinterpret_cast<void*>(address); };

@@ -17,6 +17,7 @@ using test::fake_cuda;
 
 struct Counted final : Launchable {
   explicit Counted(bool refuses = false) : refuses(refuses) {}
+  [[nodiscard]] std::shared_ptr<const KernelSource> shared_source() const override { return {}; }
   void prepare(int /*device*/) override { ++prepared; }
   void launch(std::span<const TensorView> /*tensors*/, std::span<const ScalarValue> /*scalars*/,
               CudaStream /*stream*/) override {

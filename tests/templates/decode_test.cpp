@@ -410,6 +410,9 @@ TEST(SplittingPays, WhereItWasMeasuredFaster) {
   EXPECT_FALSE(pays(1, 32, 8, 1, 32768, hopper(), sliding_window(399, 0)));
   // Without wgmma, more rows than a tile has.
   EXPECT_FALSE(pays(1, 32, 8, 17, 32768, find_target("sm_80")));
+  // One split of the rows of a head, however it comes out.
+  const DecodeChooser chooser({.head_dim = 256, .heads = 16, .kv_heads = 1}, hopper());
+  EXPECT_FALSE(chooser.choose({24, 16, 5, 35262}, h200).has_value());
 }
 
 TEST(DecodeChooser, TakesTilesThatTheRowsFill) {

@@ -19,9 +19,9 @@ from ..arrays import is_array
 from ..cache import tuning_table
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
-from ..kernels.in_parts import is_reachable
 from ..kernels.just_in_time import default_target
 from ..kernels.module_kernel import ModuleKernel
+from ..specs.module import Module
 from ..specs.spec import AttentionSpec
 
 Range = int | tuple[int, int] | None
@@ -114,12 +114,20 @@ def build_modules(
     gradients: bool,
     device: int | None = None,
 ) -> list[ModuleKernel]:
-    """What calls launch beside those: where keys are split, and, with `gradients`, for those of the
-    inputs."""
-    made: list[ModuleKernel] = []
-    if kernel._modules is not None:
-        asked = _asked(kernel.spec, lse)
-        made += kernel._modules.prepare(wanted.q_lengths, wanted.lengths, asked, device)
+    """What calls launch beside those: alternatives, as where keys are split, and, with `gradients`,
+    what computes those of the inputs."""
+    every = [
+        (dispatch, number)
+        for dispatch in (kernel._dispatch(lse).core for lse in _asked(kernel.spec, lse))
+        for number in dispatch.reachable_alternatives(wanted.as_list())
+    ]
+
+    def make(dispatch: _core.KernelDispatch, number: int) -> ModuleKernel:
+        module, cores = dispatch.prepare_alternative(number, -1 if device is None else device)
+        return ModuleKernel.of_cores(Module._of(module), cores, kernel.target)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(make, *zip(*every, strict=True))) if every else []
     if gradients:
         backward = kernel._derivative().kernels(compiled=True)
         if device is not None:
@@ -162,18 +170,12 @@ def list_modules(
     the first that fits, and whether the log-sum-exp is asked for. Compiles nothing."""
     text = spec.to_json()
     modules: list[tuple[_core.Module, list[list[str]], bool]] = []
-    if _core.decodes(text, target):
-        chooser = _core.DecodeChooser(text, target)
-        splits = wanted.lengths[1] >= chooser.least_keys
-        for blocks in chooser.reachable(*wanted.q_lengths) if splits else []:
-            for with_lse in _asked(spec, lse):
-                own = dataclasses.replace(spec, lse=with_lse).to_json()
-                modules.append((*_core.attention_decode(own, 0, target, blocks), with_lse))
-    most_rows, most_keys = wanted.q_lengths[1], wanted.lengths[1]
-    if _core.attends_in_parts(text, target) and is_reachable(spec, most_rows, most_keys):
-        for with_lse in _asked(spec, lse):
-            own = dataclasses.replace(spec, lse=with_lse).to_json()
-            modules.append((*_core.attention_in_parts(own, target), with_lse))
+    for with_lse in _asked(spec, lse):
+        own = dataclasses.replace(spec, lse=with_lse).to_json()
+        modules += [
+            (module, lists, with_lse)
+            for module, lists in _core.reachable_alternatives(own, target, wanted.as_list())
+        ]
     if gradients:
         schedules = _core.attention_backward_schedules(text, target)
         modules.append((_core.attention_backward(text), schedules, False))

@@ -17,9 +17,7 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .attention_variants import AttentionVariants
-from .decoding import Decoding
 from .gradients import WithGradients
-from .in_parts import InParts
 from .index_check import check_indices
 from .lengths import lengths
 from .schedule_choice import explain_choice, schedules_for
@@ -59,8 +57,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         kernel = cls.first_fitting(spec, schedules, target, compiled or not calls_choose)
         kernel._tuned = tuned
         kernel._chooses = calls_choose
-        given = spec, target, kernel._launches, kernel._captured.arrays
-        kernel._modules = Decoding.of(*given) or InParts.of(*given)
+        kernel._has_alternatives = True
         kernel._describe("tuned" if tuned else "shipped")
         return kernel
 
@@ -270,14 +267,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             longest = -1 if max_q_len is None else max_q_len
             dispatch = self._plain_dispatches[with_lse]
             probes = None
-            modules = self._modules
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-            if modules is not None and (way := modules.choose(q, k, sequences)) is not None:
-                if not with_lse and self._dispatches[with_lse] is None:
-                    self._dispatch(with_lse)  # so that the next call may go past Python
-                self._fitting.check(q, k, arrays, sequences, max_q_len)
-                if modules.launch(way, every, scalars, stream, with_lse, self._has_kernel):
-                    return (out, lse) if return_lse else out
             if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
                 probes = self._launch_closely(every, scalars, stream, with_lse, sequences)

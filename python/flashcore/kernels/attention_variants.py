@@ -15,7 +15,6 @@ from ..pytorch import seam as torch_seam
 from ..specs.program import Program
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
-from .call_modules import CallModules
 from .captured_values import CapturedValues
 from .kernel import Kernel
 from .launches import Launches
@@ -65,7 +64,7 @@ class AttentionVariants(Kernel):
         self._given = self._captured.given
         self._fitting = Fitting(spec, self._captured.arrays)
         self._checked = False
-        self._modules: CallModules[Any] | None = None  # what some calls launch instead
+        self._has_alternatives = False  # whether calls may run several kernels in place of one
         self._launches = Launches(spec, self._captured.in_place)
         # Without and with the log-sum-exp: how calls find their kernel; the same where most calls
         # need no more; and by their core the kernels that calls have come to.
@@ -125,7 +124,6 @@ class AttentionVariants(Kernel):
         """False while code that was compiled fast serves, or a kernel for other lengths than a
         call's (:func:`set_compile_mode`)."""
         building = any(dispatch.core.is_building() for dispatch in self._dispatches if dispatch)
-        building = building or (self._modules is not None and self._modules.is_building)
         return super().is_optimised and not building
 
     def wait_until_optimised(self) -> None:
@@ -134,8 +132,6 @@ class AttentionVariants(Kernel):
         for dispatch in self._dispatches:
             if dispatch:
                 dispatch.core.wait_until_built()
-        if self._modules is not None:
-            self._modules.wait_until_built()
         super().wait_until_optimised()
 
     def variant(
@@ -178,7 +174,10 @@ class AttentionVariants(Kernel):
         with_lse = with_lse or self._spec.lse
         dispatch = self._dispatches[with_lse]
         if dispatch is None:
-            made = Dispatch(self._home(with_lse), self._chooses, self._tuned, self._fitting)
+            made = Dispatch(
+                self._home(with_lse), self._fitting, schedules=self._chooses, tuned=self._tuned,
+                alternatives=self._has_alternatives,
+            )  # fmt: skip
             with _dispatching:
                 dispatch = self._dispatches[with_lse] = self._dispatches[with_lse] or made
                 if not self._launches.always_copies and not self._probe:
@@ -188,20 +187,14 @@ class AttentionVariants(Kernel):
         dispatch.look_at_winners()
         return dispatch
 
-    def _has_kernel(self, with_lse: bool) -> bool:
-        """Whether one is compiled that computes calls of all lengths."""
-        return self._dispatch(with_lse).core.has_kernel()
-
     def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
         """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""
-        splits = self._modules.splits if self._modules else None
-        chooses_in_python = self._modules is not None and splits is None
-        if self._checked or self._needs_lengths or self._given is None or chooses_in_python:
+        if self._checked or self._given is None:
             return None
         arrays, numbers = self._given
         width, dtype = self._value_dim, self._spec.dtype
         return _core.quick_call(
-            core, arrays, numbers, self._scale, width, splits,
+            core, arrays, numbers, self._scale, width,
             lambda q: output_like(q, width, dtype),
         )  # fmt: skip
 

@@ -160,4 +160,13 @@ def on_stream(array: Any, stream: Any) -> Any:
     )
 
 
-__all__ = ["assign", "launch", "on_stream", "with_sign_of"]
+def allocate_bytes(beside: Any, size: int, stream: Any) -> Any:
+    """What kernels of one call write for each other, on the device of an array; None where nobody
+    can be asked for it."""
+    if not makes_arrays(beside):
+        return None
+    with on_stream(beside, stream):
+        return empty(beside, (size,), "u8")
+
+
+__all__ = ["allocate_bytes", "assign", "launch", "on_stream", "with_sign_of"]

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from .. import _core
+from ..specs.module import Module
+from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
-from .call_kernels import CallKernels, Ordered
+from .module_kernel import ModuleKernel
 
 Blocks = tuple[str, int, bool]
 """Which query rows a block of the first program has, how many, and whether one of the second has a
 tile of rows (templates/attention_decode.h)."""
+Ordered = tuple[ModuleKernel, list[int]]
+"""Kernels, and which of a call's arrays each of the module's is."""
 
 
-class DecodeKernels(CallKernels[Blocks]):
-    """Where there are pages, calls have a page_table behind o and lse."""
+class DecodeKernels:
+    """Arrays of a call come in the order q, k, v, o, lse if it is asked for, page_table where there
+    are pages, lengths, and what the expressions captured."""
 
     def __init__(self, spec: AttentionSpec, page_size: int, target: str, captured: Sequence[str]):
-        """`page_size` 0: keys are contiguous."""
-        super().__init__(spec, target, captured, ["page_table"] if page_size else [])
+        """`page_size` 0: keys are contiguous. `captured` are names, in their order."""
+        self._spec = spec
         self._page_size = page_size
+        self._target = target
         self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
-        # Where calls without the log-sum-exp find them without Python.
-        self.splits: _core.SplitModules | None = None
+        lengths = {
+            "page_table": page_size > 0,
+            "cu_seqlens_q": spec.layout == "thd",
+            "cu_seqlens_k": spec.layout == "thd",
+            "q_lens": spec.q_lens,
+            "kv_lens": spec.kv_lens,
+        }
+        self._beside = [*(name for name, asked in lengths.items() if asked), *captured]
+        self._built: dict[tuple[Blocks, bool], Ordered] = {}
 
-    def _make(self, spec: AttentionSpec, blocks: Blocks) -> tuple[_core.Module, list[list[str]]]:
-        return _core.attention_decode(spec.to_json(), self._page_size, self._target, blocks)
-
-    def _note(self, blocks: Blocks, with_lse: bool, built: Ordered) -> None:
-        if self.splits is not None and not with_lse:
-            kernels, order = built
-            self.splits.add(blocks, kernels._core, order)
+    def built(self, blocks: Blocks, with_lse: bool, compiled: bool) -> Ordered:
+        """Raises CompileError and ScheduleError; `compiled`: those whose code fits."""
+        found = self._built.get((blocks, with_lse))
+        if found is None:
+            text = dataclasses.replace(self._spec, lse=with_lse).to_json()
+            core, texts = _core.attention_decode(text, self._page_size, self._target, blocks)
+            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
+            kernels = ModuleKernel.first_fitting(
+                Module._of(core), schedules, self._target, compiled
+            )
+            names = ["q", "k", "v", "o", *(["lse"] if with_lse else []), *self._beside]
+            found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
+            self._built[blocks, with_lse] = found
+        return found
 
     def packed_blocks(self, q_len: int) -> Blocks:
         """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many."""

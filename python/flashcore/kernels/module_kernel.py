@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..arguments import whole
-from ..arrays import empty
 from ..errors import CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..specs.module import Module
 from ..specs.program import Program
 from ..specs.schedule import Schedule
 from .called_by_name import CalledByName, returned
-from .copies import on_stream
+from .copies import allocate_bytes
 from .program_kernel import ProgramKernel
+
+if TYPE_CHECKING:
+    from .._core import Kernel as CoreKernel
 
 
 class ModuleKernel(CalledByName):
@@ -50,6 +52,15 @@ class ModuleKernel(CalledByName):
         ]
         return cls(module, kernels, target)
 
+    @classmethod
+    def of_cores(cls, module: Module, cores: Sequence[CoreKernel], target: str) -> ModuleKernel:
+        """Of kernels that are built."""
+        kernels = [
+            ProgramKernel(program, Schedule.from_json(core.schedule), target, core=core)
+            for program, core in zip(module.programs, cores, strict=True)
+        ]
+        return cls(module, kernels, target)
+
     def __call__(self, *, stream: Any = None, **arguments: Any) -> Any:
         arrays, scalars, made = self._arguments(arguments, self.tensors, stream)
         self.launch(arrays, scalars, stream)
@@ -62,12 +73,7 @@ class ModuleKernel(CalledByName):
     def launch(self, arrays: tuple[Any, ...], scalars: tuple[Any, ...], stream: Any) -> None:
         """A call with all arrays and scalars, outputs included, in the order of `tensors` and of
         the module's scalars."""
-
-        def allocate(size: int) -> Any:
-            with on_stream(arrays[0], stream):
-                return empty(arrays[0], (size,), "u8")
-
-        self._core.launch(arrays, scalars, stream, allocate)
+        self._core.launch(arrays, scalars, stream, allocate_bytes)
 
     def numbers(self, **arguments: Any) -> dict[str, int]:
         """The numbers that a call with these arguments computes, by name."""

@@ -12,6 +12,7 @@ from ..cache import tuning_table
 from ..cache.tuning_table import ANY, Problem
 from ..errors import DeviceError
 from ..specs.spec import AttentionSpec
+from .copies import allocate_bytes
 from .shapes import Fitting
 
 if TYPE_CHECKING:
@@ -46,11 +47,26 @@ class Dispatch:
     """How the calls of a kernel find what they launch. `core` does it, by the user's table of
     winners as `look_at_winners` saw it last, and is launched as the core of one kernel is."""
 
-    def __init__(self, home: AttentionVariants, chooses: bool, tuned: bool, fitting: Fitting):
-        self._chooses = chooses
+    def __init__(
+        self,
+        home: AttentionVariants,
+        fitting: Fitting,
+        *,
+        schedules: bool,
+        tuned: bool,
+        alternatives: bool,
+    ):
+        """What calls choose: their schedule, by the user's winners too, and whether several kernels
+        run in place of one."""
         self._tuned = tuned
         self.core = _core.KernelDispatch(
-            home._core, home.spec.to_json(), chooses, tuned, fitting.rules
+            home._core,
+            home.spec.to_json(),
+            schedules,
+            tuned,
+            alternatives,
+            fitting.rules,
+            allocate_bytes,
         )
         self.name = home.name
         self.launch = self.core.launch
@@ -63,7 +79,7 @@ class Dispatch:
 
     def look_at_winners(self) -> None:
         """The table may be another than at the last call."""
-        if not self._chooses or not self.core.asks_for_winners():
+        if not self.core.dispatches or not self.core.asks_for_winners():
             return
         table = tuning_table.text() if self._tuned else ""
         if self.core.take_winners(table) and self._tuned:  # says what is wrong with the table

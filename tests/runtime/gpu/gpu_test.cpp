@@ -5,41 +5,15 @@
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/cuda/shared_library.h"
 #include "runtime/kernel.h"
 #include "runtime/timer.h"
+#include "tests/runtime/gpu/graph_functions.h"
 #include "tests/runtime/support/expectations.h"
 #include "tests/runtime/support/kernels.h"
 #include "tests/runtime/support/timing.h"
 
 namespace flashcore {
 namespace {
-
-// What only a test of graphs needs of the driver.
-struct GraphFunctions {
-  int (*cuStreamCreate)(CudaStream*, unsigned);
-  int (*cuStreamSynchronize)(CudaStream);
-  int (*cuStreamBeginCapture_v2)(CudaStream, int);
-  int (*cuStreamEndCapture)(CudaStream, void**);
-  int (*cuGraphInstantiateWithFlags)(void**, void*, unsigned long long);
-  int (*cuGraphLaunch)(void*, CudaStream);
-  int (*cuCtxSynchronize)();
-
-  GraphFunctions() {
-    const SharedLibrary library = SharedLibrary::open("libcuda.so.1");
-    const auto find = [&](const char* name, auto& function) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(library.symbol(name));
-      EXPECT_NE(function, nullptr) << name;
-    };
-    find("cuStreamCreate", cuStreamCreate);
-    find("cuStreamSynchronize", cuStreamSynchronize);
-    find("cuStreamBeginCapture_v2", cuStreamBeginCapture_v2);
-    find("cuStreamEndCapture", cuStreamEndCapture);
-    find("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags);
-    find("cuGraphLaunch", cuGraphLaunch);
-    find("cuCtxSynchronize", cuCtxSynchronize);
-  }
-};
 
 class GpuTest : public testing::Test {
  protected:
@@ -81,16 +55,12 @@ class GpuTest : public testing::Test {
   }
   // y is x times `factor` in the first `count` rows and 0 in the others.
   void expect_scaled(float factor, int count = rows) {
-    ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+    ASSERT_EQ(test::graphs().cuCtxSynchronize(), 0);
     std::vector<float> values(rows * 64);
     y->download(std::as_writable_bytes(std::span(values)));
     for (int i = 0; i < rows * 64; ++i) {
       ASSERT_EQ(values[i], i < count * 64 ? factor * static_cast<float>(i) : 0.F) << i;
     }
-  }
-  static const GraphFunctions& graphs() {
-    static const GraphFunctions functions;
-    return functions;
   }
 
   std::optional<ContextGuard> context;
@@ -113,27 +83,29 @@ TEST_F(GpuTest, Launches) {
 
 TEST_F(GpuTest, IsCapturedIntoAGraph) {
   CudaStream stream = nullptr;
-  ASSERT_EQ(graphs().cuStreamCreate(&stream, 1), 0);  // it does not wait for the default stream
+  ASSERT_EQ(test::graphs().cuStreamCreate(&stream, 1),
+            0);  // it does not wait for the default stream
   void* graph = nullptr;
   void* executable = nullptr;
   {
     LoadedKernel kernel(apart(2));
-    ASSERT_EQ(graphs().cuStreamBeginCapture_v2(stream, 0), 0);
+    ASSERT_EQ(test::graphs().cuStreamBeginCapture_v2(stream, 0), 0);
     EXPECT_THAT(test::message_of<DeviceError>(
                     [&] { kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream); }),
                 testing::HasSubstr("call prepare()"));
-    EXPECT_EQ(graphs().cuStreamEndCapture(stream, &graph), 0);  // the refusal did not break it
+    EXPECT_EQ(test::graphs().cuStreamEndCapture(stream, &graph),
+              0);  // the refusal did not break it
 
     kernel.prepare(x->device());
-    ASSERT_EQ(graphs().cuStreamBeginCapture_v2(stream, 0), 0);
+    ASSERT_EQ(test::graphs().cuStreamBeginCapture_v2(stream, 0), 0);
     kernel.launch(tensors(), std::array{ScalarValue(2.F)}, stream);
-    ASSERT_EQ(graphs().cuStreamEndCapture(stream, &graph), 0);
+    ASSERT_EQ(test::graphs().cuStreamEndCapture(stream, &graph), 0);
   }  // the graph outlives the kernel
   load_many_others();
-  ASSERT_EQ(graphs().cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+  ASSERT_EQ(test::graphs().cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
   expect_scaled(0, 0);
-  ASSERT_EQ(graphs().cuGraphLaunch(executable, stream), 0);
-  ASSERT_EQ(graphs().cuStreamSynchronize(stream), 0);
+  ASSERT_EQ(test::graphs().cuGraphLaunch(executable, stream), 0);
+  ASSERT_EQ(test::graphs().cuStreamSynchronize(stream), 0);
   expect_scaled(2);
 }
 
@@ -160,7 +132,7 @@ TEST_F(GpuTest, LargeSharedMemory) {
   const TensorView lse = TensorView::dense(at(1 << 19), DType::f32, {1, 1, 128}, memory.device());
   kernel.launch(std::array{half(0), half(1 << 15), half(1 << 16), lse},
                 std::array{ScalarValue(0.25F)});
-  ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+  ASSERT_EQ(test::graphs().cuCtxSynchronize(), 0);
   std::vector<float> out((1 << 19) / 4 + 128);
   memory.download(std::as_writable_bytes(std::span(out)));
   EXPECT_EQ(out[(1 << 19) / 4 + 127], 0.25F);
@@ -184,7 +156,7 @@ TEST_F(GpuTest, TensorMaps) {
     SCOPED_TRACE(what);
     to.upload(std::vector<std::byte>(to.bytes(), std::byte{0xff}));
     kernel.launch(std::array{x, y}, {});
-    ASSERT_EQ(graphs().cuCtxSynchronize(), 0);
+    ASSERT_EQ(test::graphs().cuCtxSynchronize(), 0);
     std::vector<std::uint16_t> copied(count);
     to.download(std::as_writable_bytes(std::span(copied)));
     for (int b = 0; b < batch; ++b)
@@ -259,7 +231,7 @@ TEST_F(GpuTest, LaunchIsCheap) {
   const auto fastest = [&](auto action) {
     double best = 1e30;
     for (int batch = 0; batch < 200; ++batch) {
-      graphs().cuCtxSynchronize();
+      test::graphs().cuCtxSynchronize();
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 100; ++i) action();
       const std::chrono::duration<double, std::nano> time =

@@ -1,6 +1,6 @@
-#include "python/src/split_modules.h"
+#include "python/src/decode_blocks.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "dsl/error.h"
 
@@ -25,17 +25,6 @@ DecodeBlocks blocks_named(const NamedBlocks& blocks) {
   for (const auto& [rows, own] : rows_by_name)
     if (own == name) return {.rows = rows, .row_tile = row_tile, .combines_tiles = combines_tiles};
   throw InternalError("no rows " + name);
-}
-
-void SplitModules::add(const NamedBlocks& blocks, pybind11::object module,
-                       std::vector<std::size_t> order) {
-  auto* const held = module.cast<JitModule*>();
-  entries_.push_back({blocks_named(blocks), std::move(module), held, std::move(order)});
-}
-
-const SplitModules::Entry* SplitModules::find(const DecodeBlocks& blocks) const {
-  const auto found = std::ranges::find(entries_, blocks, &Entry::blocks);
-  return found == entries_.end() ? nullptr : &*found;
 }
 
 }  // namespace flashcore::python

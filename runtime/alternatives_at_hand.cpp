@@ -1,0 +1,193 @@
+#include "runtime/alternatives_at_hand.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "dsl/error.h"
+#include "runtime/background.h"
+#include "runtime/builds_beside.h"
+#include "runtime/cuda/device.h"
+#include "runtime/log.h"
+
+namespace flashcore {
+namespace {
+
+// Whoever waits at a lock holds a fork up, and the work with it: so it asks now and then.
+template <class Condition>
+void wait_until(const Condition& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Under the first of the schedules that fits.
+LaunchableModule::Kernel build_kernel(const Dispatcher::Build& build,
+                                      std::span<const Schedule> schedules) {
+  std::exception_ptr first;
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    try {
+      return build(schedules[i], schedules.subspan(i + 1));
+    } catch (const CompileError&) {
+      if (!first) first = std::current_exception();
+    } catch (const ScheduleError&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (!first) throw InternalError("a kernel of an alternative without schedules");
+  std::rethrow_exception(first);
+}
+
+}  // namespace
+
+bool AlternativesAtHand::waits(const Entry& entry) { return entry.waits_in == getpid(); }
+
+std::unique_ptr<AlternativeModule> AlternativesAtHand::make(const Alternative& alternative) const {
+  std::vector<LaunchableModule::Kernel> kernels;
+  for (std::size_t i = 0; i < alternative.schedules.size(); ++i)
+    kernels.push_back(
+        build_kernel(builds_(alternative.module.kernels()[i]), alternative.schedules[i]));
+  return std::make_unique<AlternativeModule>(
+      LaunchableModule(alternative.module, std::move(kernels)), program_);
+}
+
+AlternativeModule& AlternativesAtHand::build(std::unique_lock<std::mutex>& lock,
+                                             const Choice& choice, std::size_t number) {
+  Entry& entry = entries_[number];
+  while (entry.is_building) {  // by another thread, which does not let go of its fork guard
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+  if (entry.module) return *entry.module;
+  entry.is_building = true;
+  lock.unlock();
+  std::unique_ptr<AlternativeModule> made;
+  std::exception_ptr failure;
+  try {
+    made = make(choice->alternative(number));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  entry.is_building = false;
+  if (failure) std::rethrow_exception(failure);
+  entry.module = std::move(made);
+  return *entry.module;
+}
+
+AlternativeModule& AlternativesAtHand::prepare(const Choice& choice, std::size_t number,
+                                               int device) {
+  const WholeWork whole;
+  std::unique_lock lock(mutex_);
+  AlternativeModule& module = build(lock, choice, number);
+  if (device >= 0) {
+    lock.unlock();
+    module.prepare(device);
+  }
+  entries_[number].in_place.store(&module, std::memory_order_release);
+  return module;
+}
+
+AlternativeModule* AlternativesAtHand::serve(const Choice& choice, std::size_t number, int device,
+                                             CudaStream stream, bool another_serves) {
+  if (is_being_captured(device, stream)) return capture(number);
+  const WholeWork whole;
+  std::unique_lock lock(mutex_);
+  Entry& entry = entries_[number];
+  if (entry.is_refused) return nullptr;
+  if (entry.module && another_serves) return take_over(entry, device);
+  if (another_serves && !waits_for_the_best()) {
+    build_later(choice, number, device);
+    return nullptr;
+  }
+  try {
+    AlternativeModule& module = build(lock, choice, number);
+    entry.in_place.store(&module, std::memory_order_release);
+    return &module;
+  } catch (const CompileError&) {
+    entry.is_refused = true;
+  } catch (const ScheduleError&) {
+    entry.is_refused = true;
+  }
+  return nullptr;
+}
+
+// Nothing is launched where it cannot be loaded, as where memory is short: what served before serves on.
+AlternativeModule* AlternativesAtHand::take_over(Entry& entry, int device) const {
+  try {
+    entry.module->prepare(device);
+    entry.in_place.store(entry.module.get(), std::memory_order_release);
+    return entry.module.get();
+  } catch (const Error& error) {
+    entry.is_refused = true;
+    log_message(LogLevel::warn,
+                "{}: calls that several kernels would compute go on being computed by one kernel "
+                "alone: {}",
+                program_.name(), error.what());
+    return nullptr;
+  }
+}
+
+// There is no time to compile, but a graph lasts: it is worth a wait for what is being built.
+AlternativeModule* AlternativesAtHand::capture(std::size_t number) const {
+  wait_until([&] {
+    const WholeWork whole;
+    const std::lock_guard lock(mutex_);
+    return !waits(entries_[number]);
+  });
+  return find(number);
+}
+
+void AlternativesAtHand::build_later(const Choice& choice, std::size_t number, int device) {
+  Entry& entry = entries_[number];
+  if (waits(entry) || ended_) return;
+  entry.waits_in = getpid();
+  run_in_background([self = shared_from_this(), choice, number, device] {
+    self->build_beside(choice, number, device);
+  });
+}
+
+// Loaded before any launch finds it. What fails here is for the next launch to try again, and to tell.
+void AlternativesAtHand::build_beside(const Choice& choice, std::size_t number, int device) {
+  const WholeWork whole;
+  std::unique_lock lock(mutex_);
+  Entry& entry = entries_[number];
+  try {
+    AlternativeModule* const module = ended_ ? nullptr : &build(lock, choice, number);
+    if (module != nullptr) {
+      lock.unlock();
+      const BesideCaptures beside(Driver::get());
+      module->prepare(device);
+      entry.in_place.store(module, std::memory_order_release);
+    }
+  } catch (const std::exception& error) {
+    log_message(LogLevel::debug, "{}: an alternative is not there yet: {}", program_.name(),
+                error.what());
+  }
+  if (!lock.owns_lock()) lock.lock();
+  entry.is_refused = entry.module == nullptr;
+  entry.waits_in = 0;
+}
+
+void AlternativesAtHand::end() {
+  const WholeWork whole;
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+}
+
+bool AlternativesAtHand::is_building() const {
+  const WholeWork whole;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(entries_, waits);
+}
+
+void AlternativesAtHand::wait_until_built() const {
+  wait_until([&] { return !is_building(); });
+}
+
+}  // namespace flashcore
