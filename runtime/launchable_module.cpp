@@ -2,7 +2,12 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "dsl/error.h"
+#include "runtime/build.h"
 #include "runtime/cuda/device.h"
+#include "runtime/tiered_kernel.h"
 
 namespace flashcore {
 namespace {
@@ -14,10 +19,21 @@ std::vector<std::shared_ptr<const KernelSource>> sources_of(
   return sources;
 }
 
+std::vector<LaunchableModule::Kernel> launchable(
+    std::span<const std::shared_ptr<const CompiledKernel>> compiled) {
+  std::vector<LaunchableModule::Kernel> kernels;
+  for (const auto& kernel : compiled) kernels.push_back(std::make_shared<TieredKernel>(kernel));
+  return kernels;
+}
+
 }  // namespace
 
 LaunchableModule::LaunchableModule(Module module, std::vector<Kernel> kernels)
     : kernels_(std::move(kernels)), plan_(std::move(module), sources_of(kernels_)) {}
+
+LaunchableModule::LaunchableModule(Module module,
+                                   std::span<const std::shared_ptr<const CompiledKernel>> kernels)
+    : LaunchableModule(std::move(module), launchable(kernels)) {}
 
 void LaunchableModule::prepare(int device) {
   for (const Kernel& kernel : kernels_) kernel->prepare(device);
@@ -42,6 +58,21 @@ void LaunchableModule::launch(std::span<const TensorView> tensors,
                 std::span<const ScalarValue> its_scalars) {
               kernels_[kernel]->launch(its_tensors, its_scalars, stream);
             });
+}
+
+LaunchableModule build_first_fitting(const Module& module,
+                                     std::span<const std::vector<Schedule>> schedules,
+                                     const Target& target) {
+  if (schedules.size() != module.kernels().size())
+    throw ScheduleError({fmt::format("a build of the module {}", module.name()),
+                         fmt::format("it has {} kernels, and {} lists of schedules are given",
+                                     module.kernels().size(), schedules.size()),
+                         "one list a kernel, in the module's order",
+                         {}});
+  std::vector<std::shared_ptr<const CompiledKernel>> built;
+  for (std::size_t i = 0; i < schedules.size(); ++i)
+    built.push_back(build_first_fitting(module.kernels()[i], schedules[i], target));
+  return {module, built};
 }
 
 }  // namespace flashcore

@@ -8,6 +8,7 @@
 
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
+#include "runtime/module_plan.h"
 #include "runtime/no_fork.h"
 
 namespace flashcore {
@@ -51,6 +52,19 @@ CudaMemoryPool pool_of(const Driver& driver, int device) {
 }
 
 }  // namespace
+
+void* GivenWorkspace::reserve(std::size_t bytes) {
+  constexpr std::size_t step = ModulePlan::workspace_alignment;
+  const auto address = reinterpret_cast<std::uintptr_t>(data_);
+  if (bytes_ < bytes || address % step != 0)
+    throw DeviceError(
+        {.what = "the workspace of a launch",
+         .why = fmt::format("it has {} bytes at {:#x}, and the launch wants {} at a multiple of {}",
+                            bytes_, address, bytes, step),
+         .fix = "memory of bind(tensors, scalars).workspace_bytes bytes on the tensors' GPU",
+         .where = {}});
+  return data_;
+}
 
 void* StreamWorkspace::reserve(std::size_t bytes) {
   if (address_ != 0) throw InternalError("a workspace that is reserved twice");

@@ -23,6 +23,19 @@ class Workspace {
   ~Workspace() = default;
 };
 
+/// Memory that the caller has.
+class GivenWorkspace final : public Workspace {
+ public:
+  GivenWorkspace(void* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+
+  /// Throws DeviceError where that is too little, or begins elsewhere.
+  void* reserve(std::size_t bytes) override;
+
+ private:
+  void* const data_;
+  const std::size_t bytes_;
+};
+
 /// From a pool of the driver's that FlashCore has on each device: taken and given back in the order of
 /// the stream. The pool keeps up to 64 MiB that no launch uses.
 class StreamWorkspace final : public Workspace {

@@ -1,5 +1,5 @@
 // Launches of a module on the fake driver: the order of its kernels, and what each is told.
-#include "runtime/loaded_module.h"
+#include "runtime/launchable_module.h"
 
 #include <cstring>
 
@@ -18,9 +18,9 @@ using test::fake_cuda;
 using test::message_of;
 using testing::HasSubstr;
 
-class LoadedModuleTest : public test::LoadedKernelTest {
+class LaunchableModuleTest : public test::LoadedKernelTest {
  protected:
-  LoadedModuleTest() { fake_cuda().parameter_bytes = 32; }
+  LaunchableModuleTest() { fake_cuda().parameter_bytes = 32; }
 
   static std::vector<std::shared_ptr<const CompiledKernel>> kernels_of(const Module& module) {
     std::vector<std::shared_ptr<const CompiledKernel>> kernels;
@@ -40,13 +40,14 @@ class LoadedModuleTest : public test::LoadedKernelTest {
     return value;
   }
 
-  LoadedModule module{test::sum_rows(), kernels_of(test::sum_rows())};
-  WorkspaceMemory workspace{.data = reinterpret_cast<void*>(0x30000), .bytes = 1 << 20};
+  LaunchableModule module{test::sum_rows(), kernels_of(test::sum_rows())};
+  static void* memory() { return reinterpret_cast<void*>(0x30000); }
+  GivenWorkspace workspace{memory(), 1 << 20};
 };
 
-TEST_F(LoadedModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
+TEST_F(LaunchableModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
   const auto stream = reinterpret_cast<CudaStream>(0x77);
-  module.launch(arrays(5, 100), {}, workspace, stream);
+  module.launch(arrays(5, 100), {}, stream, workspace);
   ASSERT_EQ(fake_cuda().launches.size(), 2U);
   const test::FakeLaunch &first = fake_cuda().launches[0], &second = fake_cuda().launches[1];
   EXPECT_EQ(first.function, "sum_of_split");
@@ -56,12 +57,12 @@ TEST_F(LoadedModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
   EXPECT_EQ(first.stream, stream);
   EXPECT_EQ(second.stream, stream);
   EXPECT_EQ(pointer(first, 0), reinterpret_cast<void*>(0x10000));
-  EXPECT_EQ(pointer(first, 1), workspace.data);
-  EXPECT_EQ(pointer(second, 0), workspace.data);
+  EXPECT_EQ(pointer(first, 1), memory());
+  EXPECT_EQ(pointer(second, 0), memory());
   EXPECT_EQ(pointer(second, 1), reinterpret_cast<void*>(0x20000));
 }
 
-TEST_F(LoadedModuleTest, LaterKernelsMayStartBesideTheEndOfEarlierOnes) {
+TEST_F(LaunchableModuleTest, LaterKernelsMayStartBesideTheEndOfEarlierOnes) {
   for (const char* target : {"sm_80", "sm_90"}) {
     fake_cuda().launches.clear();
     const Module sums = test::sum_rows();
@@ -73,39 +74,38 @@ TEST_F(LoadedModuleTest, LaterKernelsMayStartBesideTheEndOfEarlierOnes) {
     const int device = target == std::string("sm_80") ? test::ampere : test::hopper;
     std::array<TensorView, 2> views = arrays(5, 100);
     for (TensorView& view : views) view.device = device;
-    LoadedModule(sums, kernels).launch(views, {}, workspace);
+    LaunchableModule(sums, kernels).launch(views, {}, nullptr, workspace);
     ASSERT_EQ(fake_cuda().launches.size(), 2U);
     EXPECT_FALSE(fake_cuda().launches[0].early) << target;
     EXPECT_EQ(fake_cuda().launches[1].early, device == test::hopper) << target;
   }
 }
 
-TEST_F(LoadedModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {
-  EXPECT_EQ(module.workspace_bytes(arrays(5, 100), {}), 256U);
-  workspace.bytes = 255;
-  EXPECT_THAT(message_of<DeviceError>([&] { module.launch(arrays(5, 100), {}, workspace); }),
-              HasSubstr("its workspace has 255 bytes at 0x30000, and it wants 256"));
-  workspace = {.data = reinterpret_cast<void*>(0x30010), .bytes = 1 << 20};
-  EXPECT_THROW(module.launch(arrays(5, 100), {}, workspace), DeviceError);
+TEST_F(LaunchableModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {
+  EXPECT_EQ(module.bind(arrays(5, 100), {}).workspace_bytes, 256U);
+  GivenWorkspace small(memory(), 255), elsewhere(reinterpret_cast<void*>(0x30010), 1 << 20);
+  EXPECT_THAT(message_of<DeviceError>([&] { module.launch(arrays(5, 100), {}, nullptr, small); }),
+              HasSubstr("it has 255 bytes at 0x30000, and the launch wants 256"));
+  EXPECT_THROW(module.launch(arrays(5, 100), {}, nullptr, elsewhere), DeviceError);
   EXPECT_TRUE(fake_cuda().launches.empty());
 }
 
-TEST_F(LoadedModuleTest, LaunchesNothingWhereAnArgumentOfALaterKernelIsWrong) {
+TEST_F(LaunchableModuleTest, LaunchesNothingWhereAnArgumentOfALaterKernelIsWrong) {
   auto wrong = arrays(5, 100);
   wrong[1].shape[0] = 4;
-  EXPECT_THAT(message_of<SpecError>([&] { module.launch(wrong, {}, workspace); }),
+  EXPECT_THAT(message_of<SpecError>([&] { module.launch(wrong, {}, nullptr, workspace); }),
               HasSubstr("sum_rows"));
   EXPECT_TRUE(fake_cuda().launches.empty());
 }
 
-TEST_F(LoadedModuleTest, PreparesEveryKernel) {
+TEST_F(LaunchableModuleTest, PreparesEveryKernel) {
   module.prepare(0);
   EXPECT_EQ(fake_cuda().modules.size(), 2U);
-  module.launch(arrays(5, 100), {}, workspace);
+  module.launch(arrays(5, 100), {}, nullptr, workspace);
   EXPECT_EQ(fake_cuda().modules.size(), 2U);
 }
 
-TEST_F(LoadedModuleTest, WantsAListOfSchedulesForEachKernel) {
+TEST_F(LaunchableModuleTest, WantsAListOfSchedulesForEachKernel) {
   const std::vector<std::vector<Schedule>> one(1);
   EXPECT_THAT(message_of<ScheduleError>(
                   [&] { (void)build_first_fitting(test::sum_rows(), one, find_target("sm_80")); }),
