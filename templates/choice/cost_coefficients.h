@@ -63,6 +63,9 @@ struct ChoiceProperties {
   /// idle at the end where blocks differ in length, and so much earlier than its last block the first
   /// of a wave begins.
   double tail = 0;
+  /// By what share a kernel of several waves takes longer under the static scheduler: multiprocessors do
+  /// not compute alike, which tiles that are drawn even out.
+  double static_share = 0;
 };
 
 /// The head dims for which blocks and columns of keys have coefficients of their own.

@@ -169,6 +169,7 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   tile_slot_key_us_ =
       tile_of_slot * contended_us(residents_) * share_of_column_ * share_of_split_ * positions_;
   tail_ = model.properties.tail / positions_;
+  if (is_static_) static_factor_ += model.properties.static_share;
 }
 
 /// Tiles of query rows of a head. Blocks that share loads come as whole clusters.
@@ -406,8 +407,9 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
   const double memory = (load.queries + load.keys) * us_per_byte_ + reread;
   if (before + memory >= enough) return before + memory;
   const Parts parts = parts_of(load, visible);
-  return before + stalled_us(parts.waves_us, memory * (1 - parts.share_of_last), 1) +
-         stalled_us(parts.last_us, memory * parts.share_of_last, parts.busy);
+  const double us = before + stalled_us(parts.waves_us, memory * (1 - parts.share_of_last), 1) +
+                    stalled_us(parts.last_us, memory * parts.share_of_last, parts.busy);
+  return load.blocks > slots_ ? us * static_factor_ : us;
 }
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,

@@ -96,7 +96,7 @@ class CostedSchedule {
   GridOrder order_ = GridOrder::tiles_first;
   bool is_static_ = false;    ///< the scheduler
   bool end_aligned_ = false;  ///< tiles of query rows
-  double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0;
+  double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0, static_factor_ = 1;
   double iteration_us_ = 0;  ///< of a block alone on its multiprocessor
   /// The cubes of that, and of what it keeps the multiprocessor busy.
   double alone_cubed_ = 0, busy_cubed_ = 0;
