@@ -100,8 +100,8 @@ AlternativeModule* AlternativesAtHand::serve(const Choice& choice, std::size_t n
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[number];
   if (entry.is_refused) return nullptr;
-  if (entry.module && another_serves) return take_over(entry, device);
   if (another_serves && !waits_for_the_best()) {
+    if (entry.module && !waits(entry)) return take_over(entry, device);
     build_later(choice, number, device);
     return nullptr;
   }

@@ -101,6 +101,7 @@ class AlternativesTest : public testing::Test {
       if (test.unloadable.contains(source->name))
         throw DeviceError({.what = "the code of a kernel", .why = "the GPU has no memory left"});
       ++test.loads;
+      std::this_thread::sleep_for(test.loading_takes);
     }
     void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> /*scalars*/,
                 CudaStream /*stream*/) override {
@@ -177,6 +178,7 @@ class AlternativesTest : public testing::Test {
   std::set<std::pair<std::string, int>> unfit;
   std::set<std::string> unloadable;
   std::atomic<int> loads = 0;
+  std::chrono::milliseconds loading_takes{0};
   std::vector<Launched> launched;
   std::vector<std::string> warnings;
   std::optional<Dispatcher> kernel;
@@ -265,6 +267,17 @@ TEST_F(AlternativesTest, WhereTheyCannotBeLoadedAKernelServesOnAndOneLineSaysSo)
   EXPECT_THAT(launch(few), by_one());
   EXPECT_THAT(warnings, ElementsAre(AllOf(HasSubstr("by one kernel alone"),
                                           HasSubstr("the code of a kernel"))));
+}
+
+TEST_F(AlternativesTest, NoLaunchLoadsWhatTheBackgroundIsLoading) {
+  EXPECT_THAT(launch(many), by_one());
+  loading_takes = 50ms;
+  EXPECT_THAT(launch(few), by_one());
+  while (loads == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_THAT(launch(few), by_one());
+  kernel->wait_until_built();
+  EXPECT_THAT(launch(few), by_module());
+  EXPECT_EQ(loads, 2);
 }
 
 TEST_F(AlternativesTest, WhatTheBackgroundCouldNotLoadALaunchDoes) {
