@@ -172,12 +172,14 @@ class KernelDispatch:
     def wait_until_built(self) -> None: ...
 
 def quick_call(
-    dispatch: KernelDispatch,
+    plain: KernelDispatch | None,
+    with_lse: KernelDispatch | None,
     arrays: tuple[Any, ...],
     numbers: tuple[float, ...],
     scale: float,
     value_dim: int,
     make_output: Callable[[Any], Any],
+    make_lse: Callable[[Any], Any],
 ) -> Callable[..., Any]: ...
 
 class QuickCallable:

@@ -69,6 +69,13 @@ def output_like(q: Any, width: int, dtype: str) -> Any:
     return made.transpose(numpy.argsort(order))
 
 
+def lse_like(q: Any, layout: str) -> Any:
+    """An uninitialised array beside q for a number of each of its rows: [..., heads, rows]."""
+    *batch, a, b, _ = q.shape
+    heads, length = (a, b) if layout == "bhsd" else (b, a)
+    return empty(q, (*batch, heads, length), "f32")
+
+
 def full(like: Any, shape: Sequence[int], dtype: str, value: float) -> Any:
     """An array beside `like` with one value everywhere, written on the framework's own stream."""
     if isinstance(like, numpy.ndarray):

@@ -87,16 +87,19 @@ void bind_dispatch(py::module_& m) {
       .def("wait_until_built", &KernelDispatch::wait_until_built, Unlocked());
   m.def(
       "quick_call",
-      [](const py::object& dispatch, const py::tuple& arrays, const py::tuple& numbers, float scale,
-         std::int64_t value_dim, const py::function& make_output) {
-        return QuickCall::function(QuickCall(dispatch, {.arrays = arrays,
-                                                        .numbers = numbers,
-                                                        .scale = scale,
-                                                        .value_dim = value_dim,
-                                                        .make_output = make_output}));
+      [](const py::object& plain, const py::object& with_lse, const py::tuple& arrays,
+         const py::tuple& numbers, float scale, std::int64_t value_dim,
+         const py::function& make_output, const py::function& make_lse) {
+        return QuickCall::function(QuickCall(plain, with_lse,
+                                             {.arrays = arrays,
+                                              .numbers = numbers,
+                                              .scale = scale,
+                                              .value_dim = value_dim,
+                                              .make_output = make_output,
+                                              .make_lse = make_lse}));
       },
-      py::arg("dispatch"), py::arg("arrays"), py::arg("numbers"), py::arg("scale"),
-      py::arg("value_dim"), py::arg("make_output"));
+      py::arg("plain"), py::arg("with_lse"), py::arg("arrays"), py::arg("numbers"),
+      py::arg("scale"), py::arg("value_dim"), py::arg("make_output"), py::arg("make_lse"));
 }
 
 }  // namespace flashcore::python

@@ -33,14 +33,15 @@ bool is_dense(const TensorView& view) {
 
 }  // namespace
 
-QuickCall::QuickCall(py::object dispatch, Fixed fixed)
-    : owner_(std::move(dispatch)),
-      dispatch_(owner_.cast<KernelDispatch*>()),
-      fixed_(std::move(fixed)),
-      is_packed_(dispatch_->spec().packed()) {
+QuickCall::QuickCall(py::object plain, py::object with_lse, Fixed fixed)
+    : owners_{std::move(plain), std::move(with_lse)}, fixed_(std::move(fixed)) {
+  for (std::size_t i = 0; i < owners_.size(); ++i)
+    if (!owners_[i].is_none()) dispatches_[i] = owners_[i].cast<KernelDispatch*>();
+  const AttentionSpec& spec = (dispatches_[0] ? dispatches_[0] : dispatches_[1])->spec();
+  is_packed_ = spec.packed();
   takes_[at_starts] = takes_[at_key_starts] = takes_[at_longest] = is_packed_;
-  takes_[at_q_lens] = dispatch_->spec().q_lens;
-  takes_[at_kv_lens] = dispatch_->spec().kv_lens;
+  takes_[at_q_lens] = spec.q_lens;
+  takes_[at_kv_lens] = spec.kv_lens;
 }
 
 py::object QuickCall::function(QuickCall call) {
@@ -67,6 +68,10 @@ PyObject* QuickCall::run(PyObject* const* arguments, Py_ssize_t count) noexcept 
 py::object QuickCall::call(PyObject* const* arguments) {
   const py::handle q = arguments[at_q], out = arguments[at_out], stream = arguments[at_stream];
   const std::optional<float> scale = scale_of(arguments[at_scale]);
+  PyObject* const asked = arguments[at_return_lse];
+  const bool with_lse = asked == Py_True;
+  KernelDispatch* const dispatch = dispatches_[with_lse ? 1 : 0];
+  if (dispatch == nullptr || (!with_lse && asked != Py_False)) return py::none();
   ArrayReader reader(stream);
   if (!scale || !reader.is_plain(q)) return py::none();
   Tensors tensors;
@@ -84,11 +89,17 @@ py::object QuickCall::call(PyObject* const* arguments) {
   TensorView& written = tensors.push({});
   if (!(is_given ? reader.read_plainly(output, written) : reader.read_new(output, written)))
     return py::none();
+  py::object lse;
+  if (with_lse) {
+    if (tensors.span()[0].rank != (is_packed_ ? 3 : 4)) return py::none();
+    lse = fixed_.make_lse(q);
+    if (!reader.read_new(lse, tensors.push({}))) return py::none();
+  }
   for (const TensorView& array : lengths.arrays.span()) tensors.push(array);
   for (const py::handle array : fixed_.arrays) {
     if (!reader.read_plainly(array, tensors.push({}))) return py::none();
   }
-  if (!dispatch_->launches(tensors.span(), lengths.longest)) return py::none();
+  if (!dispatch->launches(tensors.span(), lengths.longest)) return py::none();
   InlineList<ScalarValue, LaunchArguments::max_scalars> scalars;
   scalars.push(*scale);
   // No sequence has more rows than all of them: blocks for more would have nothing to do.
@@ -96,17 +107,18 @@ py::object QuickCall::call(PyObject* const* arguments) {
   if (is_packed_)
     scalars.push(
         static_cast<std::int32_t>(lengths.longest < 0 ? rows : std::min(lengths.longest, rows)));
-  const KernelSource& source = dispatch_->source();
+  const KernelSource& source = dispatch->source();
   for (const py::handle number : fixed_.numbers)
     scalars.push(scalar_of(number, source.scalars[scalars.span().size()]));
   check_outputs_apart(source, tensors.span());
-  dispatch_->launch(tensors.span(), scalars.span(), reader.stream(), q, stream);
+  dispatch->launch(tensors.span(), scalars.span(), reader.stream(), q, stream);
+  if (with_lse) return py::make_tuple(output, lse);
   return output;
 }
 
 bool QuickCall::read_lengths(PyObject* const* arguments, ArrayReader& reader,
                              Lengths& lengths) const {
-  for (int at = at_starts; at < argument_count; ++at)
+  for (int at = at_starts; at < at_return_lse; ++at)
     if (arguments[at] != Py_None && !takes_[at]) return false;
   for (const int at : {at_starts, at_key_starts, at_q_lens, at_kv_lens}) {
     if (!takes_[at]) continue;

@@ -25,14 +25,15 @@ class QuickCall {
     float scale = 1;                  ///< unless a call gives another
     std::int64_t value_dim = 0;       ///< of the output, whose elements are of q's type
     pybind11::function make_output;   ///< beside q
+    pybind11::function make_lse;      ///< the same
   };
 
-  /// `dispatch` is a KernelDispatch.
-  QuickCall(pybind11::object dispatch, Fixed fixed);
+  /// Each is a KernelDispatch, or None: such calls are left to the caller. Not both are None.
+  QuickCall(pybind11::object plain, pybind11::object with_lse, Fixed fixed);
 
   /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
-  /// kv_lens) as a call has them, to the output; or to None, and nothing was done, where there is more
-  /// to do than a launch or something is wrong.
+  /// kv_lens, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
+  /// and nothing was done, where there is more to do than a launch or something is wrong.
   static pybind11::object function(QuickCall call);
 
   /// A new reference; null with Python's error set where the launch fails.
@@ -52,6 +53,7 @@ class QuickCall {
     at_longest,
     at_q_lens,
     at_kv_lens,
+    at_return_lse,
     argument_count
   };
   /// What a call says of the lengths of sequences.
@@ -66,10 +68,10 @@ class QuickCall {
   bool read_lengths(PyObject* const* arguments, ArrayReader& reader, Lengths& lengths) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
 
-  pybind11::object owner_;
-  KernelDispatch* dispatch_;
+  std::array<pybind11::object, 2> owners_;  ///< without and with the log-sum-exp
+  std::array<KernelDispatch*, 2> dispatches_{};
   Fixed fixed_;
-  bool is_packed_;
+  bool is_packed_ = false;
   std::array<bool, argument_count> takes_{};  ///< lengths
 };
 

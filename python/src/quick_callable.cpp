@@ -23,15 +23,15 @@ struct Callable {
 
 constexpr std::size_t positional = 3;  // q, k, v
 /// In the order of QuickCall's arguments.
-constexpr std::array<const char*, 8> passed_on{
-    "out", "scale", "stream", "cu_seqlens_q", "cu_seqlens_k", "max_q_len", "q_lens", "kv_lens"};
+constexpr std::array<const char*, 9> passed_on{"out",          "scale",        "stream",
+                                               "cu_seqlens_q", "cu_seqlens_k", "max_q_len",
+                                               "q_lens",       "kv_lens",      "return_lse"};
 /// Keywords of which this value asks for nothing.
 struct Ignored {
   const char* name;
   bool is_false, is_none;
 };
-constexpr std::array<Ignored, 3> ignored{
-    {{"return_lse", true, false}, {"captured", false, true}, {"checked", true, true}}};
+constexpr std::array<Ignored, 2> ignored{{{"captured", false, true}, {"checked", true, true}}};
 
 using Names = std::array<PyObject*, passed_on.size() + ignored.size()>;
 using Arguments = std::array<PyObject*, positional + passed_on.size()>;
@@ -54,6 +54,7 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
   if (count != positional) return false;
   std::copy_n(given, positional, arguments.begin());
   std::fill(arguments.begin() + positional, arguments.end(), Py_None);
+  arguments.back() = Py_False;  // return_lse
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
   for (Py_ssize_t i = 0; i < named; ++i) {
     PyObject* const value = given[positional + static_cast<std::size_t>(i)];
@@ -69,7 +70,7 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
     if (!(keyword.is_false && value == Py_False) && !(keyword.is_none && value == Py_None))
       return false;
   }
-  return true;
+  return arguments.back() == Py_True || arguments.back() == Py_False;
 }
 
 /// Calls the `__call__` of the object's class.

@@ -244,7 +244,7 @@ def test_compiling_during_capture_is_refused():
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_a_split_call_finds_its_kernels_without_python(layout):
     kernel = fc.jit(fc.AttentionSpec(head_dim=64, heads=8, kv_heads=2, layout=layout))
-    kernel.prepare(lengths=(1, 4096), q_lengths=(1, 4), batch=2, heads=8, lse=False)
+    kernel.prepare(lengths=(1, 4096), q_lengths=(1, 4), batch=2, heads=8)
     _, k, v = qkv(8, 2, length=4000, layout=layout)
     for rows in (1, 3):
         q = qkv(8, 2, length=rows, layout=layout)[0]
@@ -254,7 +254,11 @@ def test_a_split_call_finds_its_kernels_without_python(layout):
         assert wanted is not None
         assert dispatch.has_alternative(wanted)
         first = kernel(q, k, v)
-        again = kernel._quick(q, k, v, *[None] * 8)
+        again = kernel._quick(q, k, v, *[None] * 8, False)
+        out, lse = kernel(q, k, v, return_lse=True)
+        quick, quick_lse = kernel._quick(q, k, v, *[None] * 8, True)
+        assert torch.equal(quick, out)
+        assert torch.equal(quick_lse, lse)
         assert torch.equal(first, again)
         assert_close(host(again), None, *map(host, (q, k, v)), layout=layout)
 
@@ -270,7 +274,7 @@ def test_lengths_of_sequences_go_past_python(rows):
     try:
         padded = fc.jit(fc.AttentionSpec(**fields, kv_lens=True))
         by_python = type(padded).__call__(padded, q, k, v, kv_lens=lens)
-        assert torch.equal(padded._quick(q, k, v, *[None] * 7, lens), by_python)
+        assert torch.equal(padded._quick(q, k, v, *[None] * 7, lens, False), by_python)
         for b, n in enumerate(lens.tolist()):
             one = (x[b : b + 1, :, :n] for x in (k, v))
             assert_close(host(by_python[b : b + 1]), None, host(q[b : b + 1]), *map(host, one),
@@ -283,10 +287,10 @@ def test_lengths_of_sequences_go_past_python(rows):
         own = {"cu_seqlens_q": starts, "cu_seqlens_k": keys}
         for longest in (None, rows, 10_000):
             by_python = type(packed).__call__(packed, q, k, v, **own, max_q_len=longest)
-            quick = packed._quick(q, k, v, *[None] * 3, starts, keys, longest, None, None)
+            quick = packed._quick(q, k, v, *[None] * 3, starts, keys, longest, *[None] * 2, False)
             assert torch.equal(quick, by_python)
         alone = type(packed).__call__(packed, k.repeat(1, 4, 1), k, v, cu_seqlens_q=keys)
-        quick = packed._quick(k.repeat(1, 4, 1), k, v, *[None] * 3, keys, *[None] * 4)
+        quick = packed._quick(k.repeat(1, 4, 1), k, v, *[None] * 3, keys, *[None] * 4, False)
         assert torch.equal(quick, alone)
     finally:
         fc.set_compile_mode(None)

@@ -346,3 +346,43 @@ print(built(kernel), compiled() - before[0], loads() - before[1])
 """
     )
     assert out == "True 0 0\n"
+
+
+def test_lengths_of_sequences_go_past_python(run):
+    """On a GPU nobody reads their numbers. What is missing, of another dtype or not the spec's is
+    left to the call, which says so. Results: tests/python/test_gpu.py."""
+    out = run(
+        DECODING
+        + """
+fields = dict(head_dim=64, dtype="f16")
+def numbers(count, dtype=np.int32):
+    array = OnGpu(count, dtype=dtype)
+    array.dtype = np.dtype(dtype)
+    return array
+
+lens, starts = numbers(2), numbers(3)
+
+def quickly(kernel, q, k, v, out, *lengths):
+    return kernel._quick(q, k, v, out, None, None, *lengths, False) is out
+
+padded = fc.jit(fc.AttentionSpec(**fields, q_lens=True, kv_lens=True), target="sm_90a")
+x = arrays(2, 4, 64, 128)
+padded(*x[:3], out=x[3], q_lens=lens, kv_lens=lens)
+none = [None] * 3
+print(quickly(padded, *x, *none, lens, lens), quickly(padded, *x, *none, None, lens),
+      quickly(padded, *x, starts, None, None, lens, lens),
+      quickly(padded, *x, *none, lens, numbers(2, np.int64)))
+packed = fc.jit(fc.AttentionSpec(**fields, layout="thd"), target="sm_90a")
+x = [OnGpu(100, 4, 64) for _ in range(4)]
+packed(*x[:3], out=x[3], cu_seqlens_q=starts)
+print(*(quickly(packed, *x, starts, keys, longest, None, None)
+        for keys in (None, starts) for longest in (None, 0, 70, 5000, -1, 2**40, 7.0)))
+try:
+    packed(*x[:3], out=x[3], cu_seqlens_q=starts, max_q_len=-1)
+except fc.SpecError as error:
+    print(error.what)
+"""
+    )
+    each = "True True True True False False False"
+    assert out.splitlines()[:2] == ["True False False False", f"{each} {each}"]
+    assert "max_q_len" in out.splitlines()[2]

@@ -11,6 +11,7 @@ import flashcore as fc
 from reference import assert_close, random
 
 NO_LENGTHS = (None,) * 5  # cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
+NO_LSE = False
 BIAS = np.linspace(-1, 1, 40, dtype=np.float32)
 
 
@@ -32,7 +33,7 @@ def arrays(rng):
 
 def quickly(kernel, arrays, scale=None, stream=None):
     q, k, v, out = arrays
-    return kernel._quick(q, k, v, out, scale, stream, *NO_LENGTHS)
+    return kernel._quick(q, k, v, out, scale, stream, *NO_LENGTHS, NO_LSE)
 
 
 def test_it_computes_what_the_call_does(arrays):
@@ -45,6 +46,30 @@ def test_it_computes_what_the_call_does(arrays):
     assert_close(out.array, None, q.array, k.array, v.array, scale=0.5)
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_the_log_sum_exp(arrays, monkeypatch, layout):
+    """Where no call asked for it before, Python makes the kernel that writes it."""
+    from flashcore import arrays as making
+
+    def empty(like, shape, dtype):  # these arrays come from no framework that makes others
+        assert dtype == "f32"
+        return fake_framework.Exchange(np.full(shape, np.nan, np.float32))
+
+    kernel = made(fc.AttentionSpec(head_dim=64, dtype="f16", layout=layout), arrays)
+    q, k, v, out = arrays
+    asked = *arrays, None, None, *NO_LENGTHS, True
+    assert kernel._quick(*asked) is None
+    kernel._dispatch(True)
+    monkeypatch.setattr(making, "empty", empty)
+    out.array[...] = np.nan
+    own, lse = kernel._quick(*asked)
+    assert own is out
+    assert_close(out.array, lse.array, q.array, k.array, v.array, layout=layout)
+    assert quickly(kernel, arrays) is out
+    flat = [fake_framework.Exchange(x.array[0, 0]) for x in arrays]
+    assert kernel._quick(*flat, None, None, *NO_LENGTHS, True) is None
+
+
 def test_captured_arrays_and_numbers_are_read_as_by_the_call(arrays):
     for limit in (1.0, 2.0, 3.0):  # which the third makes an argument of the kernel
         kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", score=biased(limit)))
@@ -55,7 +80,7 @@ def test_captured_arrays_and_numbers_are_read_as_by_the_call(arrays):
     assert quickly(kernel, arrays) is None  # NumPy's arrays are read in another way
     wrapped = tuple(fake_framework.Exchange(x) for x in kernel._given[0])
     kernel._given = wrapped, kernel._given[1]
-    kernel._quick = kernel._quick_call(kernel._dispatch(False).core)
+    kernel._quick = kernel._quick_call()
     assert quickly(kernel, arrays) is out
     assert kernel._given[1] == (3.0,)
     np.testing.assert_array_equal(out.array, expected)
@@ -117,11 +142,11 @@ LENGTHS = fake_framework.Exchange(np.array([30], np.int32))
 def test_lengths_that_the_call_has_to_look_at(arrays, fields, lengths):
     kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", **fields))
     kernel._dispatch(False)
-    assert kernel._quick(*arrays, None, None, *lengths) is None
+    assert kernel._quick(*arrays, None, None, *lengths, NO_LSE) is None
 
 
 NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None}
-NONE = (None,) * 8
+NONE = (*(None,) * 8, NO_LSE)
 
 
 @pytest.fixture
@@ -143,13 +168,15 @@ def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
     assert kernel(q, k, v, stream=7, out=out, scale=0.5) == "past Python"
     assert kernel(*arrays[:3], **NOTHING, return_lse=False, checked=False) == "past Python"
     assert kernel(q, k, v, checked=None) == "past Python"
+    assert kernel(q, k, v, return_lse=True) == "past Python"
     assert kernel(q, k, v, kv_lens=1, q_lens=2, cu_seqlens_k=3, cu_seqlens_q=4, max_q_len=5)
     assert calls == [
         (q, k, v, *NONE),
-        (q, k, v, out, 0.5, 7, *NO_LENGTHS),
+        (q, k, v, out, 0.5, 7, *NO_LENGTHS, NO_LSE),
         (q, k, v, *NONE),
         (q, k, v, *NONE),
-        (q, k, v, None, None, None, 4, 3, 5, 2, 1),
+        (q, k, v, *NONE[:-1], True),
+        (q, k, v, None, None, None, 4, 3, 5, 2, 1, NO_LSE),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy
 
 from .. import _core, arguments
-from ..arrays import empty, output_like
+from ..arrays import lse_like, output_like
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import is_watched, records_gradients
 from ..specs.schedule import Schedule
@@ -260,7 +260,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                 out = output_like(q, self._value_dim, self._spec.dtype)
             with_lse = return_lse or self._lse
             if with_lse:
-                lse = self._empty_lse(q)
+                lse = lse_like(q, self._spec.layout)
                 every = (q, k, v, out, lse, *every)
             else:
                 every = (q, k, v, out, *every) if every else (q, k, v, out)
@@ -299,11 +299,6 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         probes = kernel._probe_arrays(arrays, stream)
         self._launches.launch(kernel._core, arrays + probes, scalars, stream)
         return dict(zip(kernel._probe, probes, strict=True))
-
-    def _empty_lse(self, q: Any) -> Any:
-        *batch, a, b, _ = q.shape
-        heads, length = (a, b) if self._spec.layout == "bhsd" else (b, a)
-        return empty(q, (*batch, heads, length), "f32")
 
 
 torch_seam.instead_of(AttentionKernel.__call__, torch_seam.kernel)

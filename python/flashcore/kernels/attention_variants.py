@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import _core
-from ..arrays import on_cuda, output_like
+from ..arrays import lse_like, on_cuda, output_like
 from ..errors import CompileError, ScheduleError
 from ..pytorch import seam as torch_seam
 from ..specs.program import Program
@@ -182,20 +182,20 @@ class AttentionVariants(Kernel):
                 dispatch = self._dispatches[with_lse] = self._dispatches[with_lse] or made
                 if not self._launches.always_copies and not self._probe:
                     self._plain_dispatches[with_lse] = dispatch.core
-                    if not with_lse:
-                        self._quick = self._quick_call(dispatch.core)
+                    self._quick = self._quick_call()
         dispatch.look_at_winners()
         return dispatch
 
-    def _quick_call(self, core: _core.KernelDispatch) -> Callable[..., Any] | None:
-        """What does without Python a call that needs nothing but a launch, and no log-sum-exp."""
-        if self._checked or self._given is None:
+    def _quick_call(self) -> Callable[..., Any] | None:
+        """What does without Python a call that needs nothing but a launch."""
+        if self._checked or self._given is None or self._spec.lse:
             return None
         arrays, numbers = self._given
-        width, dtype = self._value_dim, self._spec.dtype
+        plain, with_lse = self._plain_dispatches
+        width, dtype, layout = self._value_dim, self._spec.dtype, self._spec.layout
         return _core.quick_call(
-            core, arrays, numbers, self._scale, width,
-            lambda q: output_like(q, width, dtype),
+            plain, with_lse, arrays, numbers, self._scale, width,
+            lambda q: output_like(q, width, dtype), lambda q: lse_like(q, layout),
         )  # fmt: skip
 
     def _home(self: Variant, with_lse: bool) -> Variant:
