@@ -89,6 +89,8 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flagged_count
   PyObject* const quick = reinterpret_cast<Callable*>(self)->quick;
   Arguments arguments;
   if (quick != nullptr && quick != Py_None && read(given, count, keywords, arguments)) {
+    // Another thread may put another one in its place while a launch has let go of the GIL.
+    const auto kept = py::reinterpret_borrow<py::object>(quick);
     PyObject* const result =
         PyObject_Vectorcall(quick, arguments.data(), arguments.size(), nullptr);
     if (result != Py_None) return result;
