@@ -12,8 +12,9 @@
 
 #include "dsl/error.h"
 #include "runtime/background.h"
-#include "runtime/builds_beside.h"
+#include "runtime/background_builds.h"
 #include "runtime/cuda/device.h"
+#include "runtime/first_fitting.h"
 #include "runtime/log.h"
 
 namespace flashcore {
@@ -25,32 +26,15 @@ void wait_until(const Condition& condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Under the first of the schedules that fits.
-LaunchableModule::Kernel build_kernel(const Dispatcher::Build& build,
-                                      std::span<const Schedule> schedules) {
-  std::exception_ptr first;
-  for (std::size_t i = 0; i < schedules.size(); ++i) {
-    try {
-      return build(schedules[i], schedules.subspan(i + 1));
-    } catch (const CompileError&) {
-      if (!first) first = std::current_exception();
-    } catch (const ScheduleError&) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (!first) throw InternalError("a kernel of an alternative without schedules");
-  std::rethrow_exception(first);
-}
-
 }  // namespace
 
-bool AlternativesAtHand::waits(const Entry& entry) { return entry.waits_in == getpid(); }
+bool AlternativesAtHand::is_queued(const Entry& entry) { return entry.queued_by == getpid(); }
 
 std::unique_ptr<AlternativeModule> AlternativesAtHand::make(const Alternative& alternative) const {
   std::vector<LaunchableModule::Kernel> kernels;
   for (std::size_t i = 0; i < alternative.schedules.size(); ++i)
-    kernels.push_back(
-        build_kernel(builds_(alternative.module.kernels()[i]), alternative.schedules[i]));
+    kernels.push_back(build_under_first_fitting(alternative.schedules[i],
+                                                builds_(alternative.module.kernels()[i])));
   return std::make_unique<AlternativeModule>(
       LaunchableModule(alternative.module, std::move(kernels)), program_);
 }
@@ -58,7 +42,7 @@ std::unique_ptr<AlternativeModule> AlternativesAtHand::make(const Alternative& a
 AlternativeModule& AlternativesAtHand::build(std::unique_lock<std::mutex>& lock,
                                              const Choice& choice, std::size_t number) {
   Entry& entry = entries_[number];
-  while (entry.is_building) {  // by another thread, which does not let go of its fork guard
+  while (entry.is_building) {  // by another thread; no fork takes it away meanwhile (NoForkSection)
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     lock.lock();
@@ -82,7 +66,7 @@ AlternativeModule& AlternativesAtHand::build(std::unique_lock<std::mutex>& lock,
 
 AlternativeModule& AlternativesAtHand::prepare(const Choice& choice, std::size_t number,
                                                int device) {
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   AlternativeModule& module = build(lock, choice, number);
   if (device >= 0) {
@@ -96,12 +80,12 @@ AlternativeModule& AlternativesAtHand::prepare(const Choice& choice, std::size_t
 AlternativeModule* AlternativesAtHand::serve(const Choice& choice, std::size_t number, int device,
                                              CudaStream stream, bool another_serves) {
   if (is_being_captured(device, stream)) return capture(number);
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[number];
   if (entry.is_refused) return nullptr;
   if (another_serves && !waits_for_the_best()) {
-    if (entry.module && !waits(entry)) return take_over(entry, device);
+    if (entry.module && !is_queued(entry)) return take_over(entry, device);
     build_later(choice, number, device);
     return nullptr;
   }
@@ -136,17 +120,17 @@ AlternativeModule* AlternativesAtHand::take_over(Entry& entry, int device) const
 // There is no time to compile, but a graph lasts: it is worth a wait for what is being built.
 AlternativeModule* AlternativesAtHand::capture(std::size_t number) const {
   wait_until([&] {
-    const WholeWork whole;
+    const NoForkSection whole;
     const std::lock_guard lock(mutex_);
-    return !waits(entries_[number]);
+    return !is_queued(entries_[number]);
   });
   return find(number);
 }
 
 void AlternativesAtHand::build_later(const Choice& choice, std::size_t number, int device) {
   Entry& entry = entries_[number];
-  if (waits(entry) || ended_) return;
-  entry.waits_in = getpid();
+  if (is_queued(entry) || ended_) return;
+  entry.queued_by = getpid();
   run_in_background([self = shared_from_this(), choice, number, device] {
     self->build_beside(choice, number, device);
   });
@@ -154,7 +138,7 @@ void AlternativesAtHand::build_later(const Choice& choice, std::size_t number, i
 
 // Loaded before any launch finds it. What fails here is for the next launch to try again, and to tell.
 void AlternativesAtHand::build_beside(const Choice& choice, std::size_t number, int device) {
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[number];
   try {
@@ -166,24 +150,24 @@ void AlternativesAtHand::build_beside(const Choice& choice, std::size_t number, 
       entry.in_place.store(module, std::memory_order_release);
     }
   } catch (const std::exception& error) {
-    log_message(LogLevel::debug, "{}: an alternative is not there yet: {}", program_.name(),
-                error.what());
+    log_message(LogLevel::debug, "{}: an alternative was not built or loaded in the background: {}",
+                program_.name(), error.what());
   }
   if (!lock.owns_lock()) lock.lock();
   entry.is_refused = entry.module == nullptr;
-  entry.waits_in = 0;
+  entry.queued_by = 0;
 }
 
 void AlternativesAtHand::end() {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
 
 bool AlternativesAtHand::is_building() const {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(entries_, waits);
+  return std::ranges::any_of(entries_, is_queued);
 }
 
 void AlternativesAtHand::wait_until_built() const {

@@ -26,7 +26,7 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
   AlternativesAtHand(const Program& program, Dispatcher::Builds builds)
       : program_(program), builds_(std::move(builds)) {}
 
-  /// Null unless launches may run it. Takes no lock.
+  /// The alternative of this number; null unless it is built and launches may run it. Takes no lock.
   [[nodiscard]] AlternativeModule* find(std::size_t number) const {
     return entries_[number].in_place.load(std::memory_order_acquire);
   }
@@ -37,8 +37,8 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
   AlternativeModule* serve(const Choice& choice, std::size_t number, int device, CudaStream stream,
                            bool another_serves);
 
-  /// Builds it, or waits for another thread that does, and loads it on a device unless that is -1.
-  /// Throws what building and loading throw.
+  /// Builds the alternative, or waits for another thread that does, and loads its kernels on a device
+  /// unless that is -1. Throws what building and loading throw.
   AlternativeModule& prepare(const Choice& choice, std::size_t number, int device);
 
   /// Builds nothing more in the background.
@@ -51,21 +51,22 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
     std::atomic<AlternativeModule*> in_place = nullptr;
     std::unique_ptr<AlternativeModule> module = nullptr;
     bool is_building = false;  ///< by some thread
-    bool is_refused = false;   ///< its code cannot be had
-    pid_t waits_in = 0;  ///< the process whose background is to build it: no thread survives a fork
+    bool is_refused = false;   ///< its kernels cannot be built, or not be loaded
+    pid_t queued_by =
+        0;  ///< the process whose background is to build it: no thread survives a fork
   };
 
   AlternativeModule* capture(std::size_t number) const;
   AlternativeModule* take_over(Entry& entry, int device) const;
   void build_later(const Choice& choice, std::size_t number, int device);
-  /// In the background.
+  /// What the background does for build_later.
   void build_beside(const Choice& choice, std::size_t number, int device);
   /// Under the lock, which is open while the compiler runs.
   AlternativeModule& build(std::unique_lock<std::mutex>& lock, const Choice& choice,
                            std::size_t number);
   [[nodiscard]] std::unique_ptr<AlternativeModule> make(const Alternative& alternative) const;
-  /// Whether this process's background is to build it.
-  [[nodiscard]] static bool waits(const Entry& entry);
+  /// Whether this process's background is to build the alternative, or is building it.
+  [[nodiscard]] static bool is_queued(const Entry& entry);
 
   const Program program_;
   const Dispatcher::Builds builds_;

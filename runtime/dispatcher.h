@@ -77,15 +77,15 @@ class Dispatcher {
   void launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
               CudaStream stream = nullptr);
 
-  /// The same where an alternative is faster and built; else nothing is launched, and the result is
-  /// false.
+  /// Launches the alternative that the choice names for these tensors. False, and nothing is launched,
+  /// where it names none, or the alternative is not built.
   bool launch_alternative(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
                           CudaStream stream, Workspace& workspace);
 
   /// Builds an alternative of the choice by its number, and loads it on a device unless that is -1:
   /// launches that want it wait for nothing then. Throws what building it throws.
   AlternativeModule& prepare_alternative(std::size_t number, int device);
-  /// Null unless launches may run it.
+  /// The alternative of this number; null unless it is built and launches may run it.
   [[nodiscard]] AlternativeModule* built_alternative(std::size_t number) const;
 
   /// The number of the list that a launch with these tensors wants, by choice().

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/background.h"
-#include "runtime/builds_beside.h"
+#include "runtime/background_builds.h"
 #include "runtime/cuda/device.h"
 #include "runtime/log.h"
 
@@ -31,7 +31,7 @@ double distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b
 }  // namespace
 
 KernelsAtHand::List& KernelsAtHand::list_of(const std::vector<Schedule>& schedules) {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   const auto known = std::ranges::find(lists_, schedules, &List::schedules);
   if (known != lists_.end()) return *known;
@@ -46,7 +46,7 @@ KernelsAtHand::Candidate& KernelsAtHand::candidate_of(const Schedule& schedule) 
 }
 
 void KernelsAtHand::add(const Schedule& schedule, Kernel kernel) {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   Candidate& candidate = candidate_of(schedule);
   if (!candidate.kernel) candidate.kernel = std::move(kernel);
@@ -113,13 +113,13 @@ void KernelsAtHand::put_in_place(List& list, Candidate& candidate) {
 }
 
 KernelsAtHand::Kernel KernelsAtHand::build(List& list) {
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   return first_that_fits(lock, list).kernel;
 }
 
 void KernelsAtHand::load(List& list, int device) {
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   Candidate& best = first_that_fits(lock, list);
   if (device >= 0) {
@@ -131,14 +131,14 @@ void KernelsAtHand::load(List& list, int device) {
 }
 
 KernelsAtHand::Kernel KernelsAtHand::find_built(const List& list) {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   const Candidate* const best = known_to_fit(list);
   return best != nullptr ? best->kernel : nullptr;
 }
 
 bool KernelsAtHand::has_kernel() const {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(candidates_, [](const Candidate& c) { return c.kernel != nullptr; });
 }
@@ -165,7 +165,7 @@ KernelsAtHand::Candidate* KernelsAtHand::best_at_hand(const List& list, Lengths 
 }
 
 Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaStream stream) {
-  const WholeWork whole;
+  const NoForkSection whole;
   std::unique_lock lock(mutex_);
   if (is_being_captured(device, stream)) return capture(list, lengths);
   if (!std::exchange(list.wanted, true)) list.lengths.assign(lengths.begin(), lengths.end());
@@ -244,7 +244,7 @@ void KernelsAtHand::start_work() {
 
 void KernelsAtHand::work() {
   for (bool goes_on = true; goes_on;) {
-    const WholeWork whole;
+    const NoForkSection whole;
     std::unique_lock lock(mutex_);
     if (!ended_ && !waiting_.empty()) {
       List& list = *waiting_.front();
@@ -266,13 +266,13 @@ void KernelsAtHand::work() {
 }
 
 void KernelsAtHand::end() {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   ended_ = true;
 }
 
 bool KernelsAtHand::is_building() const {
-  const WholeWork whole;
+  const NoForkSection whole;
   const std::lock_guard lock(mutex_);
   return !waiting_.empty();
 }
@@ -281,7 +281,7 @@ bool KernelsAtHand::is_building() const {
 void KernelsAtHand::wait_until_built() {
   while (is_building()) {
     {
-      const WholeWork whole;
+      const NoForkSection whole;
       const std::lock_guard lock(mutex_);
       start_work();  // in a child of a fork
     }

@@ -20,9 +20,6 @@
 
 namespace flashcore::python {
 
-class CallWorkspace;
-class LaunchArguments;
-
 /// Tells every dispatch of this process to look at the user's table of winners again.
 void tell_of_new_winners();
 
@@ -73,9 +70,9 @@ class KernelDispatch {
   [[nodiscard]] std::optional<std::size_t> alternative(const AttentionProblem& problem,
                                                        std::int64_t multiprocessors);
   [[nodiscard]] std::vector<std::size_t> reachable_alternatives(const AttentionProblems& problems);
-  /// Whether calls may run it, or have to wait for it or go without.
+  /// Whether the alternative of this number is built, so that calls run it.
   [[nodiscard]] bool has_alternative(std::size_t number);
-  /// Builds it, and loads it on a device unless that is -1.
+  /// Builds the alternative, and loads its kernels on a device unless that is -1.
   const LaunchableModule& prepare_alternative(std::size_t number, int device);
 
   /// The schedules, as JSON, that a problem wants and that problems of a range may want.

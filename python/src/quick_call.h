@@ -28,7 +28,8 @@ class QuickCall {
     pybind11::function make_lse;      ///< the same
   };
 
-  /// Each is a KernelDispatch, or None: such calls are left to the caller. Not both are None.
+  /// The KernelDispatch of calls without and with the log-sum-exp. One may be None: such calls are left
+  /// to the caller.
   QuickCall(pybind11::object plain, pybind11::object with_lse, Fixed fixed);
 
   /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
@@ -64,7 +65,7 @@ class QuickCall {
 
   pybind11::object call(PyObject* const* arguments);
   std::optional<float> scale_of(PyObject* scale) const;
-  /// False where a call does not give just what the spec takes.
+  /// False where a call gives lengths that the spec does not take, or lacks those that it takes.
   bool read_lengths(PyObject* const* arguments, ArrayReader& reader, Lengths& lengths) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
 

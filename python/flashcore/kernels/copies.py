@@ -161,8 +161,8 @@ def on_stream(array: Any, stream: Any) -> Any:
 
 
 def allocate_bytes(beside: Any, size: int, stream: Any) -> Any:
-    """What kernels of one call write for each other, on the device of an array; None where nobody
-    can be asked for it."""
+    """An array of `size` bytes on the device of `beside`, for what one kernel of a call writes and
+    the next one reads; None where `beside` is of no framework that makes arrays."""
     if not makes_arrays(beside):
         return None
     with on_stream(beside, stream):

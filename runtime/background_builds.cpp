@@ -1,4 +1,4 @@
-#include "runtime/builds_beside.h"
+#include "runtime/background_builds.h"
 
 #include "runtime/compile_mode.h"
 
