@@ -66,8 +66,9 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
                        const LaunchPlan::Bound& bound, ParameterBlock& block,
                        CudaStream stream) const {
   const ProfilerRange range(plan_.source().name.c_str());
-  // Asked at every launch: a graph that holds the function is known by nothing else.
-  const bool captured = is_captured(driver, stream);
+  // Asked at every launch: a graph that holds the function is known by nothing else. The default stream
+  // cannot be captured.
+  const bool captured = stream != nullptr && is_captured(driver, stream);
   if (captured) loaded.captured.store(true, std::memory_order_relaxed);
   if (plan_.claims_tiles()) {
     const TileCounters& counters = loaded.counters;

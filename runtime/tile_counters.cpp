@@ -1,5 +1,6 @@
 #include "runtime/tile_counters.h"
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
@@ -17,6 +18,13 @@ constexpr unsigned reference_moves = 1;           // CU_GRAPH_USER_OBJECT_MOVE
 class TileCounters::Pool {
  public:
   explicit Pool(int count) : count_(count) {}
+
+  [[nodiscard]] int of_default_stream() const {
+    return of_default_stream_.load(std::memory_order_relaxed);
+  }
+  void keep_of_default_stream(int counter) {
+    of_default_stream_.store(counter, std::memory_order_relaxed);
+  }
 
   int of_stream(std::uint64_t stream) {
     const std::lock_guard lock(mutex_);
@@ -46,6 +54,7 @@ class TileCounters::Pool {
   }
 
   const int count_;
+  std::atomic<int> of_default_stream_ = 0;  ///< 0: nobody asked yet, or it has none
   std::mutex mutex_;
   /// By the stream's number, since CUDA gives the handle of a destroyed stream to new ones.
   std::unordered_map<std::uint64_t, int> by_stream_;
@@ -69,10 +78,16 @@ struct TileCounters::HeldByGraph {
 TileCounters::TileCounters(int count) : pool_(std::make_shared<Pool>(count)) {}
 
 int TileCounters::of_stream(const Driver& driver, CudaStream stream) const {
+  // A context has one default stream as long as it lives.
+  if (stream == nullptr) {
+    if (const int known = pool_->of_default_stream(); known != 0) return known;
+  }
   unsigned long long number = 0;
   // If the stream is invalid, the launch that follows reports it.
   if (driver.cuStreamGetId(stream, &number) != 0) return 0;
-  return pool_->of_stream(number);
+  const int counter = pool_->of_stream(number);
+  if (stream == nullptr) pool_->keep_of_default_stream(counter);
+  return counter;
 }
 
 // Not by the stream's number: during a capture cuStreamGetId fails and invalidates the capture.

@@ -162,8 +162,11 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   const int warpgroups = std::max(1, rows_ / 64);
   iteration_us_ += model.properties.own_element_us * traits.score.own_elements * columns *
                    (1 + wait_share * (warpgroups - 1));
-  alone_cubed_ = std::pow(iteration_us_, 3);
-  busy_cubed_ = std::pow(busy_us, 3);
+  for (int halves = 0; halves <= 2 * residents_; ++halves) {
+    const double others_cubed = std::max(0.0, std::pow(halves / 2.0, 3) - 1);
+    contended_us_.push_back(
+        std::cbrt(std::pow(iteration_us_, 3) + others_cubed * std::pow(busy_us, 3)));
+  }
   const double tile_of_slot = blocks_per_tile_ * share_of_slot_;
   tile_slot_us_ = tile_of_slot * block_us_;
   tile_slot_key_us_ =
@@ -215,11 +218,6 @@ double CostedSchedule::least_us(const AttentionProblem& problem, const VisibleKe
   const double tiles = tiles_of(problem) * static_cast<double>(problem.batch * problem.heads);
   const double seen = visible.share * static_cast<double>(problem.kv_len);
   return launch_us_ + std::max(longest, tiles * (tile_slot_us_ + seen * tile_slot_key_us_));
-}
-
-double CostedSchedule::contended_us(double residents) const {
-  if (residents <= 1) return iteration_us_;
-  return std::cbrt(alone_cubed_ + (residents * residents * residents - 1) * busy_cubed_);
 }
 
 double CostedSchedule::block_us(const Load& load, double iterations, double residents) const {

@@ -24,6 +24,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "dsl/flashcore.h"
 #include "templates/attention_problem.h"
@@ -64,8 +65,10 @@ class CostedSchedule {
   void count_iterations(Load& load, const VisibleKeys& visible) const;
   /// Of a block that visits so many keys.
   [[nodiscard]] double iterations_of(double keys) const;
-  /// Of an iteration of each of so many blocks on a multiprocessor.
-  [[nodiscard]] double contended_us(double residents) const;
+  /// Of an iteration of each of so many blocks on a multiprocessor, a multiple of a half.
+  [[nodiscard]] double contended_us(double residents) const {
+    return contended_us_[static_cast<std::size_t>(2 * residents)];
+  }
   [[nodiscard]] double block_us(const Load& load, double iterations, double residents) const;
   [[nodiscard]] Parts parts_of(Load& load, const VisibleKeys& visible) const;
   /// Of blocks that take so long by themselves, and their bytes.
@@ -98,8 +101,9 @@ class CostedSchedule {
   bool end_aligned_ = false;  ///< tiles of query rows
   double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0, static_factor_ = 1;
   double iteration_us_ = 0;  ///< of a block alone on its multiprocessor
-  /// The cubes of that, and of what it keeps the multiprocessor busy.
-  double alone_cubed_ = 0, busy_cubed_ = 0;
+  /// The same of each of so many blocks on it, in steps of half a block: a cubic root takes as long as
+  /// all else of a prediction.
+  std::vector<double> contended_us_;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
   /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.
   double tile_slot_us_ = 0, tile_slot_key_us_ = 0;

@@ -100,6 +100,17 @@ TEST_F(TileCountersTest, EveryStreamHasItsOwn) {
   EXPECT_EQ(counter_of(0x80), 0);
 }
 
+// It has one number as long as its context lives, and no graph captures it.
+TEST_F(TileCountersTest, TheDefaultStreamIsAskedOnce) {
+  EXPECT_EQ(counter_of(0x70), 1);
+  const int asked = fake_cuda().calls["cuStreamIsCapturing"];
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(counter_of(0), 2);
+  EXPECT_EQ(fake_cuda().calls["cuStreamGetId"], 2);
+  EXPECT_EQ(fake_cuda().calls["cuStreamIsCapturing"], asked);
+  fake_cuda().push_new_context(0);
+  EXPECT_EQ(counter_of(0), 1);
+}
+
 TEST_F(TileCountersTest, LaunchesBeyondTheLastGetNone) {
   fake_cuda().tile_counters = 3;
   EXPECT_EQ(counter_of(0x70), 1);

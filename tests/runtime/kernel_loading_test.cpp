@@ -93,7 +93,7 @@ TEST_F(LoadedKernelTest, CapturedCodeStays) {
   {
     const auto captured = prepared("captured");
     fake_cuda().capture_status = 1;
-    captured->launch(rows(5, 0), factor);
+    captured->launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(0x70));
     fake_cuda().capture_status = 0;
   }
   for (std::size_t i = 0; i < 3 * LoadedCode::max_unused; ++i) prepared(std::to_string(i));

@@ -105,7 +105,7 @@ TEST_F(LastLaunchTest, AGraphDrawsFromAnotherCounterThanTheLaunchBefore) {
   fake_cuda().parameter_bytes = 48;
   drawing.prepare(0);
   const auto counter = [&] {
-    drawing.launch(rows(5, 0), factor);
+    drawing.launch(rows(5, 0), factor, reinterpret_cast<CudaStream>(0x70));
     std::int32_t counter = -1;
     std::memcpy(&counter, launched().data() + 40, sizeof counter);
     return counter;
