@@ -87,7 +87,7 @@ struct FamilyCosts {
   double contention = 0;
   double mask_us = 0;       ///< of an output tile more under a mask, beside its key tiles
   double split_us = 0;      ///< of combining what the blocks of a cluster found, for each two
-  double split_dim_us = 0;  ///< the same for each 128 of head_dim
+  double split_dim_us = 0;  ///< of a cluster of two, for each 128 of head_dim
   // At each of measured_dims:
   std::vector<double> block_us;    ///< of an output tile, beside its loop over keys
   std::vector<double> columns_us;  ///< of 128 key columns

@@ -148,8 +148,9 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   block_us_ = tile_us * (1 - row_share);
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
   if (!traits.mask.is_full()) block_us_ += costs.mask_us;
-  // Of the output a block computes its share from what all others send, the more the more they are.
-  const double sent = 2 * (1 - share_of_split_);  // of what one of two blocks sends
+  // The other blocks of a cluster send each block its share of their outputs: half of all outputs in a
+  // cluster of two, three quarters in one of four.
+  const double sent = 2 * (1 - share_of_split_);
   if (splits_ > 1) block_us_ += costs.split_us * splits_ / 2 + costs.split_dim_us * dims * sent;
   iteration_us_ = costs.iteration_us + at_dim(costs.columns_us, dim) * columns;
   double busy_us = costs.contention * at_dim(costs.columns_us, dim) * columns;
