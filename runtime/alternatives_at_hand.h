@@ -52,8 +52,8 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
     std::unique_ptr<AlternativeModule> module = nullptr;
     bool is_building = false;  ///< by some thread
     bool is_refused = false;   ///< its kernels cannot be built, or not be loaded
-    pid_t queued_by =
-        0;  ///< the process whose background is to build it: no thread survives a fork
+    /// The process whose background is to build it, 0 for none: no thread survives a fork.
+    pid_t queued_by = 0;
   };
 
   AlternativeModule* capture(std::size_t number) const;
