@@ -76,6 +76,11 @@ struct AttentionTensors {
   /// The same of packed sequences in a program that has rows alone, or keys alone.
   void set_segments_alone(Axis axis, Heads of);
 
+  /// Which dimension of such a tensor is its length.
+  [[nodiscard]] int length_dim() const {
+    return spec->packed() ? 0 : spec->layout == TensorLayout::bhsd ? 2 : 1;
+  }
+
   /// tensor(batch, head, rows, columns), in the tensor's own order.
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
                           const Index& columns) const;

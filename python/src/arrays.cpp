@@ -27,11 +27,12 @@ struct ArrayType {
   PyObject* is_neg = nullptr;        ///< torch's method; nobody else negates lazily
   std::array<bool, dtypes> may_be_neg{};  ///< by the dtype, whether the method may say so
   /// Of torch's own two types only, torch's functions: how many modes watch what is computed, and
-  /// what makes another tensor; and its dtype of bytes.
+  /// what makes another tensor; and two of its dtypes.
   PyObject* modes = nullptr;
   PyObject* empty_like = nullptr;
   PyObject* new_empty = nullptr;
   PyObject* byte = nullptr;
+  PyObject* float32 = nullptr;
   bool is_special = false;  ///< another type of torch's
 };
 
@@ -60,6 +61,7 @@ ArrayType describe(py::handle type) {
       entry.empty_like = py::object(torch.attr("empty_like")).release().ptr();
       entry.new_empty = py::object(type.attr("new_empty")).release().ptr();
       entry.byte = py::object(torch.attr("uint8")).release().ptr();
+      entry.float32 = py::object(torch.attr("float32")).release().ptr();
     } else {
       entry.is_special =
           PyType_IsSubtype(entry.type, reinterpret_cast<PyTypeObject*>(tensor.ptr()));
@@ -194,6 +196,15 @@ bool requires_gradient(py::handle array) {
   return wanted.ptr() == Py_True;
 }
 
+/// By torch's method of this name, an array beside another one.
+py::object new_empty(PyObject* method, py::handle beside, py::handle size, PyObject* dtype) {
+  static PyObject* const names = py::make_tuple("dtype").release().ptr();
+  PyObject* const arguments[] = {beside.ptr(), size.ptr(), dtype};
+  auto made = py::reinterpret_steal<py::object>(PyObject_Vectorcall(method, arguments, 2, names));
+  if (!made) throw py::error_already_set();
+  return made;
+}
+
 // The gradients of q, k and v are recorded before their kernel is launched, with torch's recording
 // off. Of any other array silence would cost the caller its gradient.
 void refuse_lost_gradient(py::handle array, const char* name) {
@@ -285,13 +296,15 @@ bool ArrayReader::makes_bytes(py::handle array) { return type_of(array).new_empt
 
 py::object ArrayReader::bytes_beside(py::handle array, std::size_t bytes) {
   const ArrayType& type = type_of(array);
-  static PyObject* const names = py::make_tuple("dtype").release().ptr();
-  const py::int_ count(bytes);
-  PyObject* const arguments[] = {array.ptr(), count.ptr(), type.byte};
-  auto made =
-      py::reinterpret_steal<py::object>(PyObject_Vectorcall(type.new_empty, arguments, 2, names));
-  if (!made) throw py::error_already_set();
-  return made;
+  return new_empty(type.new_empty, array, py::int_(bytes), type.byte);
+}
+
+py::object ArrayReader::floats_beside(py::handle array, std::span<const std::int64_t> shape) {
+  const ArrayType& type = type_of(array);
+  if (type.new_empty == nullptr) return {};
+  py::tuple sizes(shape.size());
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) sizes[dim] = shape[dim];
+  return new_empty(type.new_empty, array, sizes, type.float32);
 }
 
 TensorView ArrayReader::read(py::handle array, const char* name, int at, bool output) {

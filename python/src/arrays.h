@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <pybind11/pybind11.h>
@@ -36,9 +37,11 @@ class ArrayReader {
   /// The same of an array that nobody has done anything with yet.
   bool read_new(pybind11::handle array, TensorView& view);
 
-  /// What torch.empty_like gives, of plain tensors; null of other arrays. And a tensor of so many
-  /// bytes on the same device, where there can be one.
+  /// What torch.empty_like gives, of plain tensors, and one of f32 numbers on the same device; null of
+  /// other arrays. And a tensor of so many bytes, where there can be one.
   static pybind11::object empty_like(pybind11::handle array);
+  static pybind11::object floats_beside(pybind11::handle array,
+                                        std::span<const std::int64_t> shape);
   static bool makes_bytes(pybind11::handle array);
   static pybind11::object bytes_beside(pybind11::handle array, std::size_t bytes);
 

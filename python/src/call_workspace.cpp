@@ -11,9 +11,11 @@ namespace py = pybind11;
 
 void* CallWorkspace::reserve(std::size_t bytes) {
   const py::gil_scoped_acquire gil;
-  // What is queued on a stream of the caller's has its memory allocated there.
-  if (device_ >= 0 && stream_.is_none() && ArrayReader::makes_bytes(like_)) {
-    kept_.emplace(like_, device_, launched_on_, bytes);
+  if (device_ >= 0 && ArrayReader::makes_bytes(like_)) {
+    kept_.emplace(device_, launched_on_, bytes, [&](std::size_t size) -> py::object {
+      if (stream_.is_none()) return ArrayReader::bytes_beside(like_, size);
+      return allocate_(like_, size, stream_);  // where the caller's stream is torch's current one
+    });
     return kept_->data();
   }
   // Frameworks align arrays in CPU memory less than workspaces have to be.

@@ -15,8 +15,8 @@ namespace flashcore::python {
 class CallWorkspace final : public Workspace {
  public:
   /// Beside `like`, the call's first array; the caller's `stream` is None where the launch goes to the
-  /// framework's own, `launched_on`. Where memory is not kept (KeptWorkspace),
-  /// `allocate(like, bytes, stream)` makes an array of bytes, or returns None: it is the driver's then.
+  /// framework's own, `launched_on`. `allocate(like, bytes, stream)` makes an array of bytes, where the
+  /// call's stream is not torch's own, or returns None: the memory is the driver's then.
   CallWorkspace(pybind11::handle like, int device, pybind11::handle stream, CudaStream launched_on,
                 const pybind11::function& allocate)
       : like_(like),

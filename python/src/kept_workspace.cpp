@@ -19,21 +19,22 @@ namespace {
 constexpr std::size_t step = ModulePlan::workspace_alignment;
 }  // namespace
 
-KeptWorkspace::KeptWorkspace(py::handle like, int device, CudaStream stream, std::size_t bytes)
+KeptWorkspace::KeptWorkspace(int device, CudaStream stream, std::size_t bytes,
+                             const Allocate& make_tensor)
     : device_(device) {
   const Driver& driver = Driver::get();
   // Where the driver has a complaint about the stream, the launch will have it as well.
   const bool keeps =
       bytes <= most && !is_captured(driver, stream) && driver.cuStreamGetId(stream, &stream_) == 0;
   if (!keeps) {
-    memory_ = allocate(like, bytes);
+    memory_ = allocate(make_tensor, bytes);
     return;
   }
   slot_ = &slot_of(device, stream_);
   memory_ = std::exchange(slot_->memory, {});
   if (memory_.bytes < bytes) {
     memory_ = {};  // before the larger one is allocated
-    memory_ = allocate(like, std::max(least, std::bit_ceil(bytes + step)) - step);
+    memory_ = allocate(make_tensor, std::max(least, std::bit_ceil(bytes + step)) - step);
   }
 }
 
@@ -58,8 +59,8 @@ KeptWorkspace::Slot& KeptWorkspace::slot_of(int device, unsigned long long strea
   return slot;
 }
 
-KeptWorkspace::Memory KeptWorkspace::allocate(py::handle like, std::size_t bytes) {
-  py::object tensor = ArrayReader::bytes_beside(like, bytes + step);
+KeptWorkspace::Memory KeptWorkspace::allocate(const Allocate& make_tensor, std::size_t bytes) {
+  py::object tensor = make_tensor(bytes + step);
   TensorView view;
   if (!ArrayReader(py::none()).read_new(tensor, view))
     throw InternalError("a tensor without memory");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include <pybind11/pybind11.h>
 
@@ -10,7 +11,7 @@
 
 namespace flashcore::python {
 
-/// Memory of one launch of several kernels on torch's current stream. Work on a stream runs in the
+/// Memory of one launch of several kernels on a stream, torch's current one or a caller's. Work on a stream runs in the
 /// order in which it was queued, so each stream has one piece for all that launch, and while a thread
 /// queues its kernels, others that would have them on the same stream get memory of their own. So do
 /// launches that a graph captures: it may run beside others. Needs the GIL.
@@ -19,9 +20,10 @@ class KeptWorkspace {
   /// Each stream has this much at least, and what is more than the most is not kept.
   static constexpr std::size_t least = std::size_t{16} << 20, most = std::size_t{64} << 20;
 
-  /// `like` is a tensor of torch's own (ArrayReader::makes_bytes) on the device, and `stream` its
-  /// current one there.
-  KeptWorkspace(pybind11::handle like, int device, CudaStream stream, std::size_t bytes);
+  /// Makes a tensor of torch's own of so many bytes in memory of the launch's stream.
+  using Allocate = std::function<pybind11::object(std::size_t bytes)>;
+
+  KeptWorkspace(int device, CudaStream stream, std::size_t bytes, const Allocate& make_tensor);
   KeptWorkspace(const KeptWorkspace&) = delete;
   KeptWorkspace& operator=(const KeptWorkspace&) = delete;
   ~KeptWorkspace();
@@ -42,7 +44,7 @@ class KeptWorkspace {
     Memory memory;
   };
   static Slot& slot_of(int device, unsigned long long stream);
-  static Memory allocate(pybind11::handle like, std::size_t bytes);
+  static Memory allocate(const Allocate& make_tensor, std::size_t bytes);
 
   Memory memory_;
   Slot* slot_ = nullptr;  ///< to give it back to

@@ -39,6 +39,7 @@ QuickCall::QuickCall(py::object plain, py::object with_lse, Fixed fixed)
     if (!owners_[i].is_none()) dispatches_[i] = owners_[i].cast<KernelDispatch*>();
   const AttentionSpec& spec = (dispatches_[0] ? dispatches_[0] : dispatches_[1])->spec();
   is_packed_ = spec.packed();
+  has_heads_first_ = spec.layout == TensorLayout::bhsd;
   takes_[at_starts] = takes_[at_key_starts] = takes_[at_longest] = is_packed_;
   takes_[at_q_lens] = spec.q_lens;
   takes_[at_kv_lens] = spec.kv_lens;
@@ -92,7 +93,7 @@ py::object QuickCall::call(PyObject* const* arguments) {
   py::object lse;
   if (with_lse) {
     if (tensors.span()[0].rank != (is_packed_ ? 3 : 4)) return py::none();
-    lse = fixed_.make_lse(q);
+    lse = lse_for(q, tensors.span()[0]);
     if (!reader.read_new(lse, tensors.push({}))) return py::none();
   }
   for (const TensorView& array : lengths.arrays.span()) tensors.push(array);
@@ -149,6 +150,14 @@ py::object QuickCall::output_for(py::handle q, const TensorView& view) const {
     if (py::object made = ArrayReader::empty_like(q)) return made;
   }
   return fixed_.make_output(q);
+}
+
+py::object QuickCall::lse_for(py::handle q, const TensorView& view) const {
+  auto shape = view.shape;
+  const auto rank = static_cast<std::size_t>(view.rank - 1);
+  if (!has_heads_first_) std::swap(shape[rank - 2], shape[rank - 1]);
+  if (py::object made = ArrayReader::floats_beside(q, std::span(shape).first(rank))) return made;
+  return fixed_.make_lse(q);
 }
 
 }  // namespace flashcore::python

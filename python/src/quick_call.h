@@ -68,11 +68,13 @@ class QuickCall {
   /// False where a call gives lengths that the spec does not take, or lacks those that it takes.
   bool read_lengths(PyObject* const* arguments, ArrayReader& reader, Lengths& lengths) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
+  /// [..., heads, rows], of a q of three dimensions or more.
+  pybind11::object lse_for(pybind11::handle q, const TensorView& view) const;
 
   std::array<pybind11::object, 2> owners_;  ///< without and with the log-sum-exp
   std::array<KernelDispatch*, 2> dispatches_{};
   Fixed fixed_;
-  bool is_packed_ = false;
+  bool is_packed_ = false, has_heads_first_ = false;
   std::array<bool, argument_count> takes_{};  ///< lengths
 };
 

@@ -15,32 +15,44 @@ DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
 pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
 
 SETUP = """
-import ctypes, os, sys
+import contextlib, ctypes, os, sys
 import numpy as np
 import fake_framework, fake_torch
 import flashcore as fc
 
 driver = ctypes.CDLL(os.environ["FLASHCORE_LIBCUDA"])
-allocated = []
+allocated, allocated_on = [], []
 
 class Tensor(fake_framework.OnHopper):
-    is_cuda = True
+    is_cuda, device = True, "cuda"
 
     def new_empty(self, size, dtype):
         shape = size if isinstance(size, tuple) else (size,)
         allocated.append(shape[0])
+        allocated_on.append(queued_on[-1])
         return Tensor(*shape, dtype=np.uint8)
 
 torch = fake_torch.module()
 torch.Tensor = Tensor
 torch.cuda.is_current_stream_capturing = lambda: False
+queued_on = [None]  # torch's current stream; the last is the innermost
+
+@contextlib.contextmanager
+def stream_context(stream):
+    queued_on.append(stream)
+    yield
+    queued_on.pop()
+
+torch.cuda.Stream = type("Stream", (), {})
+torch.cuda.ExternalStream = lambda handle, device: handle
+torch.cuda.stream = stream_context
 sys.modules["torch"] = torch
 fc.set_compile_mode("eager")  # no call is served by another kernel
 kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16"), target="sm_90a")
 
-def call(keys=4096, heads=1):
+def call(keys=4096, heads=1, stream=None):
     q, k, v, out = (Tensor(1, heads, n, 64) for n in (1, keys, keys, 1))
-    assert kernel(q, k, v, out=out) is out
+    assert kernel(q, k, v, out=out, stream=stream) is out
 
 def allocates(*arguments, **more):
     before = len(allocated)
@@ -49,7 +61,7 @@ def allocates(*arguments, **more):
 
 call()  # which makes the kernels, by Python
 call()
-allocated.clear()
+allocated.clear(), allocated_on.clear()
 """
 
 
@@ -78,6 +90,18 @@ print(allocates(), allocates())
 fake_framework.answered_streams.append(None)
 print(allocates())
 """) == ["[] [] []", "[16] []", "[]"]
+
+
+def test_a_stream_that_calls_name_has_memory_of_its_own(run):
+    """Allocated where it is torch's current one: there its memory is free for others in time."""
+    assert run("""
+print(allocates(stream=64), allocates(stream=64), allocates(), allocated_on)
+driver.flashcore_fake_cuda_capture(1)
+print(allocates(stream=64), allocated_on)
+driver.flashcore_fake_cuda_capture(0)
+fake_framework.answered_streams.append(64)
+print(allocates())
+""") == ["[16] [] [] [64]", "[0] [64, 64]", "[]"]
 
 
 def test_a_captured_call_has_memory_of_its_own(run):

@@ -1,0 +1,109 @@
+#include "templates/decode_places.h"
+
+#include <tuple>
+#include <utility>
+
+#include "templates/key_range.h"
+
+namespace flashcore {
+namespace {
+
+/// Where the block's own sequence begins, of those that begin where `starts` says, and its length.
+std::pair<Tile, Tile> packed_sequence(const AttentionTensors& t, const char* starts,
+                                      const Tile& most) {
+  const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});
+  const Tile begin = minimum(maximum(load(at(index(t.batch))), 0), most);
+  const Tile end = minimum(maximum(load(at(index(t.batch) + 1)), begin), most);
+  return {begin, end - begin};
+}
+
+}  // namespace
+
+KeyValueCache::KeyValueCache(const AttentionTensors& tensors, int page_size)
+    : t_(tensors), page_size_(page_size) {
+  const AttentionSpec& spec = *t_.spec;
+  const auto declare = [&](const char* name, int dim) {
+    if (!page_size) return t_.input(name, t_.kv_heads, t_.kv_len, dim);
+    return t_.builder->input(name, spec.dtype, {Extent("pages"), page_size, t_.kv_heads, dim});
+  };
+  k_ = declare("k", spec.stored_dim());
+  v_ = declare("v", spec.stored_value_dim());
+  if (page_size)
+    table_ = t_.builder->gathered_input("page_table", DType::i32,
+                                        {t_.batch_size, Extent("max_pages")}, /*unit_stride=*/true);
+}
+
+Extent KeyValueCache::longest(const AttentionTensors& tensors, int page_size) {
+  return page_size ? Extent("max_pages") * page_size : tensors.kv_len;
+}
+
+Tile KeyValueCache::longest() const {
+  return page_size_ ? length(table_, 1) * page_size_ : length(k_, t_.length_dim());
+}
+
+Tile KeyValueCache::load_tile(const Tensor& tensor, const Index& kv_head, Axis cols,
+                              const Tile& begin, Axis columns) const {
+  if (!page_size_) return load(t_.at(tensor, kv_head, cols, columns));
+  const Tile at = index(cols) + begin;
+  const Tile page = gather(table_, {index(t_.batch), at / page_size_}).named("page");
+  return load(tensor(page, at % page_size_, kv_head, columns));
+}
+
+DecodeSequence place_rows(AttentionTensors& t, const DecodeSpec& decode, const Tensor& q,
+                          const KeyValueCache& cache, Axis rows) {
+  const AttentionSpec& spec = decode.attention;
+  ProgramBuilder& b = *t.builder;
+  DecodeSequence own{length(q, t.length_dim()), cache.longest(), {}, {}};
+  if (spec.packed()) {
+    std::tie(own.q_begin, own.q_len) = packed_sequence(t, "cu_seqlens_q", own.q_len);
+    std::tie(own.k_begin, own.kv_len) = packed_sequence(t, "cu_seqlens_k", own.kv_len);
+    const int heads = decode.packs_heads() ? spec.group() : 1;
+    const Tile begin = own.q_begin * heads;
+    b.segment(rows, begin, begin + own.q_len * heads,
+              b.scalar(decode.packs_heads() ? "most_packed_rows" : "max_q_len", DType::i32));
+  }
+  if (spec.q_lens) own.q_len = t.own_q_len = t.own_length("q_lens", own.q_len).named("own_q_len");
+  if (spec.kv_lens) own.kv_len = t.own_length("kv_lens", own.kv_len).named("own_kv_len");
+  return own;
+}
+
+Tile place_split(const DecodeSpec& decode, const DecodeSequence& own, Axis split,
+                 const Tile& splits, Axis cols) {
+  const Tile rounds = splits * keys_of_splits;
+  Tile first, end = own.kv_len, all = own.kv_len;
+  if (const KeyRange visible(decode.attention); visible.bounded()) {
+    std::tie(first, end) = visible.range(own.q_len, own.kv_len);
+    if (decode.page_size) first = first / keys_of_splits * keys_of_splits;
+    all = end - first;
+  }
+  const Tile share = ((all + (rounds - 1)) / rounds * keys_of_splits).named("share");
+  const Tile skipped = index(split) * share;
+  Tile begin = first.owner() ? first + skipped : skipped;
+  // Where keys lie in pages, every split begins with a whole tile, and one behind the last key ends
+  // before: so a tile lies in one page if that has a whole number of tiles.
+  if (!decode.page_size) begin = minimum(begin, end);
+  begin = begin.named("split_begin");
+  const Tile split_end = minimum(begin + share, end);
+  ProgramBuilder& b = *cols.owner;
+  if (own.k_begin.owner())
+    b.segment(cols, own.k_begin + begin, own.k_begin + split_end);
+  else
+    b.segment(cols, begin, split_end);
+  return begin;
+}
+
+DecodePlaces places_of_rows(const AttentionTensors& t, const DecodeSpec& decode,
+                            const DecodeSequence& own, Axis rows) {
+  const int group = decode.attention.group();
+  if (!decode.packs_heads()) {
+    const Tile kv_head = (index(t.head) / group).named("kv_head");
+    return {index(t.head), index(rows), t.head, rows, kv_head};
+  }
+  const Tile head = (index(t.head) * group + index(rows) % group).named("head_of_row");
+  const Tile row = (index(rows) / group).named("query_row");
+  if (!own.q_begin.owner()) return {head, row, head, row, index(t.head)};
+  const Tile place = where(row < own.q_len, row + own.q_begin, -1).named("row_at");
+  return {head, row, head, place, index(t.head)};
+}
+
+}  // namespace flashcore
