@@ -23,6 +23,7 @@ import flashcore as fc
 
 from .kernels.just_in_time import read
 from .tuning.autotune import autotune, default_shapes
+from .tuning.gpu import MODEL_WIDTH
 from .tuning.gpu import Shape
 
 AGAIN = 75  # EX_TEMPFAIL: the GPU of this process is lost, another may go on
@@ -57,7 +58,11 @@ def parser() -> argparse.ArgumentParser:
     mask.add_argument("--window", type=int, help="keys before the diagonal that a row sees")
     p.add_argument("--softcap", type=float)
     p.add_argument(
-        "--shapes", type=shape, nargs="+", help="batch x length, or batch x q_len x kv_len"
+        "--shapes",
+        type=shape,
+        nargs="+",
+        help="batch x length, or batch x q_len x kv_len, of as many heads as the spec has; where it "
+        f"leaves them open, of {MODEL_WIDTH} / head_dim",
     )
     p.add_argument(
         "--each",

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "templates/attention_backward.h"
+#include "templates/choice/expression_traits.h"
 #include "templates/schedules/schedule_parts.h"
 
 namespace flashcore {
@@ -19,6 +20,7 @@ enum Trait : unsigned {
   ascending = 16,
   persistent = 32,
   last_tiles_first = 64,  ///< under a mask
+  dynamic = 128,          ///< the dynamic persistent tile scheduler, with heads grouped for L2
 };
 
 /// Tiles for queries and values of up to so many columns.
@@ -31,11 +33,15 @@ constexpr int any = 1 << 20;  // columns
 
 // ---- warpgroups: two, which divide the tile of 128 rows or columns
 
-/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96.
+/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96. Up to 128 there is
+/// no register for the number of the next tile.
 constexpr Tiles keys_of_warpgroups[] = {
+    {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | dynamic},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending},
     {97, 128, 48, 128, 8, 1, 3, peel_masks | ascending | full_only},
     {1, 128, 64, 128, 8, 1, 2, ascending},
+    {129, 192, 64, 128, 8, 1, 2, ping_pong | dynamic | masked_only},
+    {193, any, 48, 128, 8, 1, 2, ping_pong | dynamic | masked_only},
     {129, 192, 64, 128, 8, 1, 2, ping_pong},
     {193, any, 48, 128, 8, 1, 2, ping_pong},
     {1, any, 32, 128, 8, 1, 2},
@@ -50,19 +56,23 @@ constexpr Tiles adding_keys_of_warpgroups[] = {
 constexpr Tiles values_of_warpgroups[] = {
     {1, 192, 96, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
     {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
+    {1, 192, 96, 128, 8, 1, 2, dynamic | masked_only},
     {1, 192, 96, 128, 8, 1, 2, masked_only},
+    {193, any, 64, 128, 8, 1, 2, dynamic | masked_only},
     {1, any, 64, 128, 8, 1, 2},
     {1, any, 32, 128, 8, 1, 2},
 };
-/// As many keys as leave three slots: two iterations in flight hold the keys of both. Beyond 128
-/// columns persistent blocks under a mask were slower at 8k.
+/// As many keys as leave three slots: two iterations in flight hold the keys of both.
 constexpr Tiles queries_of_warpgroups[] = {
-    {1, 64, 128, 128, 8, 1, 3, persistent | full_only},
-    {65, 96, 128, 96, 8, 1, 3, persistent | full_only},
+    {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full_only},
+    {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full_only},
+    {65, 96, 128, 96, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
     {97, 128, 128, 64, 8, 1, 3, persistent | full_only},
-    {97, 128, 128, 80, 8, 1, 3, persistent | masked_only},
+    {97, 128, 128, 80, 8, 1, 3, peel_masks | last_tiles_first | dynamic | masked_only},
     {129, 192, 128, 64, 8, 1, 2, persistent | ping_pong | full_only},
     {193, any, 128, 48, 8, 1, 2, persistent | ping_pong | full_only},
+    {129, 192, 128, 64, 8, 1, 2, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
+    {193, any, 128, 48, 8, 1, 2, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
     {1, 64, 128, 128, 8, 1, 3, ping_pong | last_tiles_first},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | last_tiles_first},
     {97, 128, 128, 64, 8, 1, 3, ping_pong | last_tiles_first},
@@ -100,14 +110,15 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-bool is_for(const Tiles& tiles, const AttentionSpec& spec) {
-  const bool masked = !spec.mask.is_full();
+/// Traits that the tiles of a spec may not have.
+unsigned excluded_traits(const SpecTraits& of) {
+  unsigned excluded = of.mask.is_full() ? masked_only : full_only;
+  const AttentionSpec& spec = of.spec;
   // A persistent block would have to find its segments for every output tile.
-  const bool may_persist = !spec.packed() && !spec.q_lens && !spec.kv_lens;
-  const int columns = round_up(widest(spec));
-  return tiles.least <= columns && columns <= tiles.most &&
-         !(tiles.traits & (masked ? full_only : masked_only)) &&
-         (may_persist || !(tiles.traits & persistent));
+  if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic;
+  // A softcap, lookups and a scan for visible tiles leave no register for the number of the next tile.
+  if (!of.mask.bounds_loop() || of.score.softcap || of.score.looks_up) excluded |= dynamic;
+  return excluded;
 }
 
 Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target& target,
@@ -125,7 +136,11 @@ Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target
   s.peel_masks = tiles.traits & peel_masks;
   s.ping_pong = tiles.traits & ping_pong;
   s.descending = !(tiles.traits & ascending);
-  s.persistent = tiles.traits & persistent;
+  s.persistent = tiles.traits & (persistent | dynamic);
+  if (tiles.traits & dynamic) {
+    s.tile_scheduler = PersistentScheduler::dynamic;
+    s.grid_order = GridOrder::grouped;
+  }
   s.last_tiles_first = (tiles.traits & last_tiles_first) && !spec.mask.is_full();
   return s;
 }
@@ -166,9 +181,12 @@ std::vector<Schedule> attention_backward_schedules(std::string_view program,
   if (own == std::end(products))
     return elementwise(spec, target, program == "attention_backward_groups" ? "cols" : "rows");
   std::vector<Schedule> schedules;
+  const int columns = round_up(widest(spec));
+  const unsigned excluded = excluded_traits(SpecTraits(spec));
   const auto add = [&](std::span<const Tiles> table, bool of_warpgroups) {
     for (const Tiles& tiles : table)
-      if (is_for(tiles, spec)) schedules.push_back(schedule_of(tiles, spec, target, of_warpgroups));
+      if (tiles.least <= columns && columns <= tiles.most && !(tiles.traits & excluded))
+        schedules.push_back(schedule_of(tiles, spec, target, of_warpgroups));
   };
   if (target.wgmma) add(own->of_warpgroups, true);
   add(target.mma_m16n8k16 ? own->of_warps : own->of_blocks, false);

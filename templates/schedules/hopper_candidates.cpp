@@ -1,12 +1,12 @@
 // What differs between the candidates of a spec is what the cost model weighs up. How large their tiles
-// are follows from registers and shared memory, and in which order large blocks issue what they compute
-// is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and what was tried
+// are follows from registers and shared memory (hopper_tiles.h), and in which order large blocks issue
+// what they compute is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and what was tried
 // besides.
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "templates/schedules/hopper_tiles.h"
 #include "templates/schedules/measured_orderings.h"
 #include "templates/schedules/schedule_lists.h"
 #include "templates/schedules/schedule_parts.h"
@@ -14,46 +14,7 @@
 namespace flashcore {
 namespace {
 
-constexpr int shared_bytes = 227 * 1024 - 256;  // of a block, less what rings' barriers take
-
-/// What the candidates of a spec have in common.
-struct Traits : SpecTraits {
-  int d = round_up(spec.head_dim), dv = round_up(spec.value_dim());
-  int widest = std::max(d, dv);
-  bool masked = !mask.is_full();
-  /// Tiles of a dense bias or mask take registers, and room beside keys and values.
-  bool loads = score.loaded_elements + mask.loaded_elements() > 0;
-  bool plain = spec.score.text.empty();
-  /// A score computed from positions, as ALiBi is: its terms for a row take registers.
-  bool by_position = !plain && !score.softcap && !score.looks_up;
-  /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
-  bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
-  bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
-  /// A persistent block would have to find its segments, and scan its tiles, for every output tile.
-  bool may_persist = !ragged && mask.bounds_loop();
-  /// Blocks scan for the tiles that they have to visit.
-  bool scanned = masked && !mask.bounds_loop();
-  /// A row sees some tiles of many: small tiles visit fewer keys in vain.
-  bool few_tiles_a_row = masked && (mask.looks_up() || mask.several());
-  /// A score computed from positions within sequences needs the segments of both.
-  bool in_sequences = by_position && ragged;
-};
-
-/// Slots of a ring begin at multiples of 1024 bytes. Blocks of a cluster that split a loop exchange
-/// their partial outputs, in f32.
-int tile_bytes(const Traits& traits, const Schedule& s) {
-  const int rows = s.tiles.at("rows"), cols = s.tiles.at("cols");
-  const auto slot = [&](int dim) { return (2 * cols * dim + 1023) / 1024 * 1024; };
-  const int loaded = traits.score.loaded_elements * slot(rows) +
-                     traits.mask.loaded_elements() * slot(rows / 2);  // a condition is a byte
-  const int given = s.cluster_splits == 1 ? 0 : 4 * rows * (traits.dv + 8) + 3 * 1024;
-  // Warpgroups that divide the columns among them have whole panels of 64 each, and read the weights
-  // of all.
-  const int dv = s.warps_n == 1 ? traits.dv : round_up(traits.dv, 64 * s.warps_n);
-  const int weights = s.warps_n == 1 ? 0 : slot(rows) + 1024;
-  return s.outer_stages * 2 * rows * traits.d + s.stages * (slot(traits.d) + slot(dv) + loaded) +
-         given + weights;
-}
+using Traits = HopperTraits;
 
 Schedule tiles(const Traits& traits, int rows, int cols) {
   Schedule s = warpgroup_tiles(rows, cols);
@@ -64,7 +25,7 @@ Schedule tiles(const Traits& traits, int rows, int cols) {
 /// Two slots for the query, where there is room, so that the next one is loaded ahead.
 void fetch_ahead(const Traits& traits, Schedule& s) {
   const int scan = traits.scanned ? 2 * 1024 : 0;
-  const int room = (shared_bytes + 1024) / s.blocks_per_processor - 1024 - scan;
+  const int room = (hopper_shared_bytes + 1024) / s.blocks_per_processor - 1024 - scan;
   const int output = s.staged_stores ? 2 * s.tiles["rows"] * traits.dv : 0;
   s.outer_stages = 2;
   const bool fits = tile_bytes(traits, s) <= room,
@@ -78,64 +39,6 @@ void fetch_ahead(const Traits& traits, Schedule& s) {
     s.staged_stores = false;
 }
 
-/// Key columns of tiles of 128 rows: as many as registers hold beside what expressions need, and
-/// above a head_dim of 128 as two stages of keys and values leave room for.
-int columns_of_two_warpgroups(const Traits& traits) {
-  const bool looked_up = traits.mask.looks_up();
-  if (traits.widest <= 64) return 128;
-  if (traits.widest <= 112) {
-    if (looked_up && traits.by_position) return 96;
-    if (traits.softcap_with_maximum && !(traits.masked && traits.mask.bounds_loop()))
-      return traits.widest <= 96 ? 112 : 96;
-    return 128;
-  }
-  if (traits.widest <= 128) {
-    if (looked_up && traits.by_position) return 96;
-    const bool crowded = traits.masked ? traits.scanned : traits.ragged;
-    return traits.softcap_with_maximum && crowded ? 112 : 128;
-  }
-  const int both = traits.d + traits.dv;
-  int cols = both > 2 * 192 ? 80 : both > 2 * 160 ? 112 : 128;
-  if (traits.softcap_with_maximum || (traits.by_position && (looked_up || traits.mask.divides())) ||
-      (traits.score.looks_up && traits.widest < 192))
-    cols -= 16;
-  if ((traits.softcap_with_maximum && traits.widest > 144) ||
-      (traits.score.looks_up && traits.mask.several()))
-    cols = std::min(cols, 96);
-  // A scan together with a score expression takes more than a second to compile in large tiles.
-  // Fewer keys are no slower then, except for prefixes up to 160 columns.
-  const bool looks_twice = traits.scanned && (traits.score.softcap || traits.score.looks_up);
-  if (looks_twice && (looked_up || traits.widest > 160))
-    cols = std::min(cols, traits.widest > 192 && traits.score.softcap ? 64 : 96);
-  // With an LSE 192 columns are as fast with 96 keys for all masks.
-  if (traits.score.softcap && traits.spec.lse && traits.widest > 160) cols = std::min(cols, 96);
-  return cols;
-}
-
-/// Those of tiles of 192 rows, where registers hold them and the score expression.
-std::optional<int> columns_of_three_warpgroups(const Traits& traits) {
-  if (traits.widest > 128 || traits.mask.loaded_elements()) return std::nullopt;
-  // A score computed from positions, in every key tile, takes the registers of 32 key columns.
-  const int taken = traits.by_position && !traits.masked && !traits.ragged ? 32 : 0;
-  if (traits.widest <= 64) {
-    if (traits.softcap_with_maximum) return std::nullopt;
-    // With an LSE the rounding errors of a softcapped row's weights are summed up separately.
-    const bool two_sums = traits.score.softcap && traits.spec.lse && traits.mask.bounds_loop();
-    return traits.in_sequences ? 96 : two_sums ? 112 : 128 - taken;
-  }
-  if (traits.widest <= 112) {
-    const bool room =
-        traits.masked ? traits.widest <= 96 && !traits.scanned && !traits.score.softcap
-                      : !traits.score.softcap || !(traits.softcap_with_maximum || traits.spec.lse);
-    if (!room || traits.few_tiles_a_row || traits.score.looks_up || traits.loads ||
-        (taken > 0 && traits.widest > 96))
-      return std::nullopt;
-    const bool narrow = traits.widest > 96 || traits.in_sequences;
-    return (narrow ? 80 : traits.widest > 80 ? 96 : 112) - taken;
-  }
-  return traits.plain && traits.may_persist ? std::optional(80) : std::nullopt;
-}
-
 /// A block of two or three warpgroups that a multiprocessor has to itself, in a measured ordering; slots
 /// for the query and the buffer of the output are dropped where shared memory has no room for them.
 Schedule large(const Traits& traits, int rows, int cols, const Schedule& ordering) {
@@ -144,7 +47,7 @@ Schedule large(const Traits& traits, int rows, int cols, const Schedule& orderin
   s.persistent = traits.may_persist;
   if (s.outer_stages > 1)
     fetch_ahead(traits, s);
-  else if (s.persistent && tile_bytes(traits, s) + 2 * rows * traits.dv > shared_bytes)
+  else if (s.persistent && tile_bytes(traits, s) + 2 * rows * traits.dv > hopper_shared_bytes)
     s.staged_stores = false;
   return s;
 }
@@ -211,8 +114,9 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
 
 /// With as many key columns as shared memory has room for: fewer by a multiple of `step`.
 void add_narrowed(const Traits& traits, Schedule s, int step, std::vector<Schedule>& to) {
-  while (tile_bytes(traits, s) > shared_bytes && s.tiles["cols"] > step) s.tiles["cols"] -= step;
-  if (tile_bytes(traits, s) > shared_bytes) return;
+  while (tile_bytes(traits, s) > hopper_shared_bytes && s.tiles["cols"] > step)
+    s.tiles["cols"] -= step;
+  if (tile_bytes(traits, s) > hopper_shared_bytes) return;
   if (s.persistent)
     add_with_schedulers(traits, s, to);
   else
@@ -247,7 +151,7 @@ void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   if (ordering == nullptr || !traits.may_persist) return;
   Schedule s = large(traits, 128, most_columns, *ordering);
   s.multicast_blocks = 2;
-  while (tile_bytes(traits, s) > shared_bytes) s.tiles["cols"] -= 16;
+  while (tile_bytes(traits, s) > hopper_shared_bytes) s.tiles["cols"] -= 16;
   to.push_back(std::move(s));
 }
 
@@ -260,7 +164,7 @@ void add_small(const Traits& traits, std::vector<Schedule>& to) {
     s.blocks_per_processor = blocks;
     s.cluster_splits = splits;
     s.staged_stores = cols == 64 && blocks > 1 && (!traits.scanned || traits.ragged);
-    if (blocks * (tile_bytes(traits, s) + 2048) > shared_bytes) return;
+    if (blocks * (tile_bytes(traits, s) + 2048) > hopper_shared_bytes) return;
     add_with_scan(traits, s, to);
   };
   add(64, 1, 1);
