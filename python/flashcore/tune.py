@@ -23,8 +23,7 @@ import flashcore as fc
 
 from .kernels.just_in_time import read
 from .tuning.autotune import autotune, default_shapes
-from .tuning.gpu import MODEL_WIDTH
-from .tuning.gpu import Shape
+from .tuning.gpu import MODEL_WIDTH, Shape
 
 AGAIN = 75  # EX_TEMPFAIL: the GPU of this process is lost, another may go on
 
@@ -61,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
         "--shapes",
         type=shape,
         nargs="+",
-        help="batch x length, or batch x q_len x kv_len, of as many heads as the spec has; where it "
-        f"leaves them open, of {MODEL_WIDTH} / head_dim",
+        help="batch x length, or batch x q_len x kv_len, of as many heads as the spec has, or, where "
+        f"it leaves them open, {MODEL_WIDTH} / head_dim",
     )
     p.add_argument(
         "--each",
