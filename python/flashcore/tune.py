@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
         "--shapes",
         type=shape,
         nargs="+",
-        help="batch x length, or batch x q_len x kv_len, of as many heads as the spec has, or, where "
-        f"it leaves them open, {MODEL_WIDTH} / head_dim",
+        help="batch x length, or batch x q_len x kv_len, of as many heads as the spec has, or, "
+        f"where it leaves them open, {MODEL_WIDTH} / head_dim",
     )
     p.add_argument(
         "--each",
