@@ -77,28 +77,29 @@ AlternativeModule& AlternativesAtHand::prepare(const Choice& choice, std::size_t
   return module;
 }
 
-AlternativeModule* AlternativesAtHand::serve(const Choice& choice, std::size_t number, int device,
-                                             CudaStream stream, bool another_serves) {
-  if (is_being_captured(device, stream)) return capture(number);
+AlternativesAtHand::Served AlternativesAtHand::serve(const Choice& choice, std::size_t number,
+                                                     int device, CudaStream stream,
+                                                     bool another_serves) {
+  if (is_being_captured(device, stream)) return {capture(number)};
   const NoForkSection whole;
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[number];
-  if (entry.is_refused) return nullptr;
+  if (entry.is_refused) return {};
   if (another_serves && !waits_for_the_best()) {
-    if (entry.module && !is_queued(entry)) return take_over(entry, device);
+    if (entry.module && !is_queued(entry)) return {take_over(entry, device)};
     build_later(choice, number, device);
-    return nullptr;
+    return {.is_coming = is_queued(entry)};
   }
   try {
     AlternativeModule& module = build(lock, choice, number);
     entry.in_place.store(&module, std::memory_order_release);
-    return &module;
+    return {&module};
   } catch (const CompileError&) {
     entry.is_refused = true;
   } catch (const ScheduleError&) {
     entry.is_refused = true;
   }
-  return nullptr;
+  return {};
 }
 
 // Nothing is launched where it cannot be loaded, as where memory is short: what served before serves on.

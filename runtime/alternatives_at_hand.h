@@ -31,11 +31,15 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
     return entries_[number].in_place.load(std::memory_order_acquire);
   }
 
-  /// What a launch runs that wants this alternative and does not find it. Null where a kernel of the
-  /// program has to serve: because this one cannot be had, because it is built in the background
-  /// meanwhile, as where `another_serves`, or because the launch is captured.
-  AlternativeModule* serve(const Choice& choice, std::size_t number, int device, CudaStream stream,
-                           bool another_serves);
+  /// What a launch runs. Without a module a kernel of the program has to serve: because this alternative
+  /// cannot be had, because it is built in the background meanwhile, or because the launch is captured.
+  struct Served {
+    AlternativeModule* module = nullptr;
+    bool is_coming = false;  ///< later launches have what the background builds
+  };
+  /// For a launch that wants this alternative and does not find it. It waits unless `another_serves`.
+  Served serve(const Choice& choice, std::size_t number, int device, CudaStream stream,
+               bool another_serves);
 
   /// Builds the alternative, or waits for another thread that does, and loads its kernels on a device
   /// unless that is -1. Throws what building and loading throw.

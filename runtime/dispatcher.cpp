@@ -130,24 +130,30 @@ std::size_t Dispatcher::list_for(std::span<const TensorView> tensors) const {
   return number_of(now, lengths_of(now, tensors, memory));
 }
 
-bool Dispatcher::launch_alternative(const Chosen& chosen, std::span<const std::int64_t> lengths,
-                                    std::span<const TensorView> tensors,
-                                    std::span<const ScalarValue> scalars, CudaStream stream,
-                                    Workspace& workspace) {
+Dispatcher::AlternativeLaunch Dispatcher::launch_alternative(const Chosen& chosen,
+                                                             std::span<const std::int64_t> lengths,
+                                                             std::span<const TensorView> tensors,
+                                                             std::span<const ScalarValue> scalars,
+                                                             CudaStream stream,
+                                                             Workspace& workspace) {
   // Arguments of another number are for a kernel to refuse.
   const bool may = chosen.has_alternatives && !tensors.empty() && tensors[0].device >= 0 &&
                    tensors.size() == tensors_.size() && scalars.size() == scalar_count_;
-  if (!may) return false;
+  if (!may) return AlternativeLaunch::none;
   const int device = tensors[0].device;
   const std::optional<std::size_t> number =
       chosen.choice->find_alternative(lengths, multiprocessors_of(Driver::get(), device));
-  if (!number) return false;
+  if (!number) return AlternativeLaunch::none;
   const AlternativeModule* found = alternatives_->find(*number);
-  if (found == nullptr) [[unlikely]]
-    found = alternatives_->serve(chosen.choice, *number, device, stream, kernels_->has_kernel());
-  if (found == nullptr) return false;
+  if (found == nullptr) [[unlikely]] {
+    const auto served =
+        alternatives_->serve(chosen.choice, *number, device, stream, kernels_->has_kernel());
+    if (served.module == nullptr)
+      return served.is_coming ? AlternativeLaunch::later : AlternativeLaunch::none;
+    found = served.module;
+  }
   found->launch(tensors, scalars, stream, workspace);
-  return true;
+  return AlternativeLaunch::done;
 }
 
 bool Dispatcher::launch_alternative(std::span<const TensorView> tensors,
@@ -156,7 +162,7 @@ bool Dispatcher::launch_alternative(std::span<const TensorView> tensors,
   const Chosen& now = chosen();
   Lengths memory;
   return launch_alternative(now, lengths_of(now, tensors, memory), tensors, scalars, stream,
-                            workspace);
+                            workspace) == AlternativeLaunch::done;
 }
 
 void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
@@ -164,12 +170,15 @@ void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const Sca
   Chosen& now = chosen();
   Lengths memory;
   const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
-  if (launch_alternative(now, lengths, tensors, scalars, stream, workspace)) return;
+  const AlternativeLaunch alternative =
+      launch_alternative(now, lengths, tensors, scalars, stream, workspace);
+  if (alternative == AlternativeLaunch::done) return;
   KernelsAtHand::List& list = now.list(number_of(now, lengths), *kernels_);
   Launchable* kernel = list.in_place.load(std::memory_order_acquire);
   if (kernel == nullptr) [[unlikely]] {
     const int device = tensors.empty() ? cpu_device : tensors[0].device;
-    kernel = kernels_->serve(list, lengths, device, stream);
+    kernel = kernels_->serve(list, lengths, device, stream,
+                             /*for_now=*/alternative == AlternativeLaunch::later);
     if (kernel == nullptr) refuse_capture(lengths);
   }
   kernel->launch(tensors, scalars, stream);

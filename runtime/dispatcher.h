@@ -127,9 +127,15 @@ class Dispatcher {
                                                   std::span<const TensorView> tensors,
                                                   Lengths& lengths);
   static std::size_t number_of(const Chosen& chosen, std::span<const std::int64_t> lengths);
-  bool launch_alternative(const Chosen& chosen, std::span<const std::int64_t> lengths,
-                          std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,
-                          CudaStream stream, Workspace& workspace);
+  enum class AlternativeLaunch {
+    done,
+    later,  ///< the background builds the alternative
+    none,   ///< a kernel of the program serves
+  };
+  AlternativeLaunch launch_alternative(const Chosen& chosen, std::span<const std::int64_t> lengths,
+                                       std::span<const TensorView> tensors,
+                                       std::span<const ScalarValue> scalars, CudaStream stream,
+                                       Workspace& workspace);
   [[noreturn]] void refuse_capture(std::span<const std::int64_t> lengths) const;
   [[nodiscard]] Chosen& chosen() const { return *chosen_.load(std::memory_order_acquire); }
 

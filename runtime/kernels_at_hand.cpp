@@ -164,7 +164,8 @@ KernelsAtHand::Candidate* KernelsAtHand::best_at_hand(const List& list, Lengths 
   return nearest;
 }
 
-Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaStream stream) {
+Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaStream stream,
+                                 bool for_now) {
   const NoForkSection whole;
   std::unique_lock lock(mutex_);
   if (is_being_captured(device, stream)) return capture(list, lengths);
@@ -176,7 +177,7 @@ Launchable* KernelsAtHand::serve(List& list, Lengths lengths, int device, CudaSt
     put_in_place(list, built);
     return built.kernel.get();
   }
-  build_later(list, device);
+  if (!for_now) build_later(list, device);
   at_hand->loaded = true;
   return at_hand->kernel.get();
 }

@@ -45,18 +45,21 @@ Program sum_in_one(const char* input = "x") {
   return b.finish();
 }
 
-const Schedule one_schedule{.tiles = {{"rows", 16}, {"cols", 32}}};
+constexpr int tile_for_many = 16, tile_for_few = 32;
 
-/// Launches of few long rows want the module.
+/// Launches of few long rows want the module and, where a kernel serves, perhaps another schedule.
 class ByRows final : public ScheduleChoice {
  public:
+  bool has_two_lists = false;
+
   [[nodiscard]] const std::vector<std::string>& extents() const override { return extents_; }
-  std::size_t choose(std::span<const std::int64_t> /*lengths*/) override { return 0; }
-  [[nodiscard]] std::size_t find(std::span<const std::int64_t> /*lengths*/) const override {
-    return 0;
+  std::size_t choose(std::span<const std::int64_t> lengths) override { return find(lengths); }
+  [[nodiscard]] std::size_t find(std::span<const std::int64_t> lengths) const override {
+    return has_two_lists && lengths[0] < 100 ? 1 : 0;
   }
-  [[nodiscard]] std::vector<Schedule> schedules(std::size_t /*number*/) const override {
-    return {one_schedule};
+  [[nodiscard]] std::vector<Schedule> schedules(std::size_t number) const override {
+    const int rows = number == 0 ? tile_for_many : tile_for_few;
+    return {{.tiles = {{"rows", rows}, {"cols", 32}}}};
   }
   [[nodiscard]] bool has_alternatives() const override { return true; }
   [[nodiscard]] std::optional<std::size_t> find_alternative(
@@ -134,7 +137,7 @@ class AlternativesTest : public testing::Test {
   }
 
   void make(const Program& program = sum_in_one()) {
-    kernel.emplace(program, std::make_shared<ByRows>(), [this](const Program& of) {
+    kernel.emplace(program, choice, [this](const Program& of) {
       return [this, of](const Schedule& schedule, std::span<const Schedule>) {
         return build(of, schedule);
       };
@@ -181,6 +184,7 @@ class AlternativesTest : public testing::Test {
   std::chrono::milliseconds loading_takes{0};
   std::vector<Launched> launched;
   std::vector<std::string> warnings;
+  const std::shared_ptr<ByRows> choice = std::make_shared<ByRows>();
   std::optional<Dispatcher> kernel;
 };
 
@@ -232,6 +236,31 @@ TEST_F(AlternativesTest, AKernelServesUntilTheyAreBuiltAndLoaded) {
   EXPECT_THAT(launch(few), by_module());
   EXPECT_EQ(builds["sum_of_split"], 1);
   EXPECT_THAT(warnings, IsEmpty());
+}
+
+TEST_F(AlternativesTest, NoKernelIsBuiltForLaunchesThatTheyTakeOver) {
+  choice->has_two_lists = true;
+  EXPECT_THAT(launch(many), by_one());
+  set_open(false);
+  EXPECT_THAT(launch(few), by_one());
+  EXPECT_EQ(launched[0].tile_rows, tile_for_many);
+  set_open(true);
+  kernel->wait_until_built();
+  EXPECT_EQ(builds["sum_in_one"], 1);
+  EXPECT_THAT(launch(few), by_module());
+}
+
+TEST_F(AlternativesTest, AKernelIsBuiltWhereTheyCannotBe) {
+  choice->has_two_lists = true;
+  EXPECT_THAT(launch(many), by_one());
+  unfit = {{"sum_of_split", test::sum_rows_schedule(0).tiles.at("rows")}};
+  for (int i = 0; i < 2; ++i) {  // the second launch knows that there will be no module
+    EXPECT_THAT(launch(few), by_one());
+    EXPECT_EQ(launched[0].tile_rows, tile_for_many);
+    kernel->wait_until_built();
+  }
+  EXPECT_THAT(launch(few), by_one());
+  EXPECT_EQ(launched[0].tile_rows, tile_for_few);
 }
 
 TEST_F(AlternativesTest, EagerLaunchesWait) {
