@@ -15,7 +15,7 @@ DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
 pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
 
 SETUP = """
-import contextlib, ctypes, os, sys
+import contextlib, ctypes, os, sys, types
 import numpy as np
 import fake_framework, fake_torch
 import flashcore as fc
@@ -24,13 +24,14 @@ driver = ctypes.CDLL(os.environ["FLASHCORE_LIBCUDA"])
 allocated, allocated_on = [], []
 
 class Tensor(fake_framework.OnHopper):
-    is_cuda, device = True, "cuda"
+    is_cuda, device = True, types.SimpleNamespace(type="cuda")
+    dtype = property(lambda self: self.array.dtype)
 
     def new_empty(self, size, dtype):
         shape = size if isinstance(size, tuple) else (size,)
         allocated.append(shape[0])
         allocated_on.append(queued_on[-1])
-        return Tensor(*shape, dtype=np.uint8)
+        return Tensor(*shape, dtype=dtype.type)
 
 torch = fake_torch.module()
 torch.Tensor = Tensor
@@ -102,6 +103,24 @@ driver.flashcore_fake_cuda_capture(0)
 fake_framework.answered_streams.append(64)
 print(allocates())
 """) == ["[16] [] [] [64]", "[0] [64, 64]", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"), [("bhsd", (2, 8, 40, 64)), ("bshd", (2, 40, 8, 64)), ("thd", (40, 8, 64))]
+)
+def test_the_log_sum_exp_is_an_array_beside_q(run, layout, shape):
+    """[batch, heads, rows], or without batch; from the second call on without Python."""
+    starts = "cu_seqlens_q=Tensor(3, dtype=np.int32)" if layout == "thd" else ""
+    rows = (*shape[:-3], 8, 40)
+    lines = run(f"""
+kernel = fc.jit(fc.AttentionSpec(head_dim=64, dtype="f16", layout="{layout}"), target="sm_90a")
+q, k, v, out = (Tensor(*{shape}) for _ in range(4))
+for _ in range(2):
+    given, lse = kernel(q, k, v, out=out, return_lse=True, {starts})
+    print(given is out, lse.array.shape, lse.dtype)
+    type(kernel).__call__ = None  # which later calls do without
+""")
+    assert lines == [f"True {rows} float32"] * 2
 
 
 def test_a_captured_call_has_memory_of_its_own(run):
