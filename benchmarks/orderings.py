@@ -1,4 +1,4 @@
-"""Searches for the ordering of large blocks under which the compiler makes the fastest kernel.
+"""Searches for the ordering of blocks under which the compiler makes the fastest kernel.
 
     python benchmarks/orderings.py --kinds softcap,positions
     python benchmarks/orderings.py --head-dims 64,128 --rounds 1 --out new.json
@@ -56,11 +56,13 @@ SCORES = {  # with the size that variants have
     "loads": ("dense_bias", 0),
 }
 WORDS = [
-    ["128", "128/ping_pong", "128/multicast", "192"],
+    ["64/no_producer", "128", "128/ping_pong", "128/multicast", "192"],
     ["full", "causal", "window", "scan"],
     ["plain", "softcap", "softcap_with_maximum", "positions", "lookups", "loads"],
     ["open", "ragged"],
 ]
+PING_PONG = {"128": "128/ping_pong", "128/ping_pong": "128"}
+"""Families of the same tiles with ping-pong and without."""
 Fields = dict[str, Any]
 Table = dict[str, list[Fields | None]]
 """By the kind, for each 16 columns of head_dim."""
@@ -119,14 +121,15 @@ def cell_of(fc: Any, torch: Any, table: Table, kind: str, head_dim: int) -> Cell
     # With the dynamic scheduler, where there is one, and with the most key columns.
     own.sort(key=lambda s: (s["grid_order"] != "grouped", -s["tiles"]["cols"]))
     other = table.get(in_the_other_family(kind), [])
-    is_alone = family != "128/multicast" and (not other or other[head_dim // STEP - 1] is None)
+    may_change = family == "192" or family in PING_PONG
+    is_alone = may_change and (not other or other[head_dim // STEP - 1] is None)
     return Cell(kind, head_dim, spec, with_lse, heads, own[0], is_alone) if own else None
 
 
 def in_the_other_family(kind: str) -> str:
-    """The kind of the same specs for blocks of 128 rows in ping-pong, or without."""
+    """The kind of the same specs for blocks of 128 rows in ping-pong, or without; "" of others."""
     family, rest = kind.split(" ", 1)
-    return f"{'128/ping_pong' if family == '128' else '128'} {rest}" if family != "192" else ""
+    return f"{PING_PONG[family]} {rest}" if family in PING_PONG else ""
 
 
 def changes(cell: Cell) -> dict[str, Fields]:

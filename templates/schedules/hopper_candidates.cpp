@@ -1,7 +1,7 @@
 // What differs between the candidates of a spec is what the cost model weighs up. How large their tiles
-// are follows from registers and shared memory (hopper_tiles.h), and in which order large blocks issue
-// what they compute is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and what was tried
-// besides.
+// are follows from registers and shared memory (hopper_tiles.h), and in which order most blocks issue
+// what they compute is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and
+// what was tried besides.
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -184,17 +184,12 @@ void add_small(const Traits& traits, std::vector<Schedule>& to) {
 /// nothing between products but the softmax and masks that bound the loop. Kernels with lookups are
 /// faster with a producer, and tiles of a dense mask need one.
 void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
-  if (!traits.plain || traits.loads || traits.scanned || traits.widest > 128) return;
-  Schedule s = tiles(traits, 64, 64);
+  const Schedule* const ordering = measured_ordering(traits, "64/no_producer");
+  if (ordering == nullptr) return;
+  Schedule s = warpgroup_tiles(64, 64, *ordering);
+  s.last_tiles_first = traits.masked;
   s.producer = false;
   s.blocks_per_processor = 3;
-  s.reduction_chains = 2;
-  // If sequences differ in length, the masked and unmasked ranges of a window are short, and a loop
-  // for each of them does not pay.
-  if (traits.masked && !(traits.ragged && traits.few_tiles_a_row)) {
-    s.peel_masks = s.rescale_before_product = s.lazy_scaling = true;
-    s.descending = false;
-  }
   if (traits.widest > 64) s.stages = 1;
   to.push_back(std::move(s));
 }
