@@ -121,8 +121,8 @@ def cell_of(fc: Any, torch: Any, table: Table, kind: str, head_dim: int) -> Cell
     # With the dynamic scheduler, where there is one, and with the most key columns.
     own.sort(key=lambda s: (s["grid_order"] != "grouped", -s["tiles"]["cols"]))
     other = table.get(in_the_other_family(kind), [])
-    may_change = family == "192" or family in PING_PONG
-    is_alone = may_change and (not other or other[head_dim // STEP - 1] is None)
+    may_have_ping_pong = family == "192" or family in PING_PONG
+    is_alone = may_have_ping_pong and (not other or other[head_dim // STEP - 1] is None)
     return Cell(kind, head_dim, spec, with_lse, heads, own[0], is_alone) if own else None
 
 

@@ -31,11 +31,11 @@ class AlternativesAtHand : public std::enable_shared_from_this<AlternativesAtHan
     return entries_[number].in_place.load(std::memory_order_acquire);
   }
 
-  /// What a launch runs. Without a module a kernel of the program has to serve: because this alternative
-  /// cannot be had, because it is built in the background meanwhile, or because the launch is captured.
+  /// What a launch runs. Where `module` is null, a kernel of the program has to serve: the alternative
+  /// cannot be built or loaded, the background is building it, or the launch is captured.
   struct Served {
     AlternativeModule* module = nullptr;
-    bool is_coming = false;  ///< later launches have what the background builds
+    bool is_coming = false;  ///< the background builds the alternative for later launches
   };
   /// For a launch that wants this alternative and does not find it. It waits unless `another_serves`.
   Served serve(const Choice& choice, std::size_t number, int device, CudaStream stream,

@@ -67,8 +67,8 @@ class KernelsAtHand : public std::enable_shared_from_this<KernelsAtHand> {
   [[nodiscard]] bool has_kernel() const;
 
   /// What a launch runs whose list has nothing in place. Null where it is captured and nothing that
-  /// it could run is there. `for_now`: later ones will be no launches of this list, so nothing is built for
-  /// them in the background.
+  /// it could run is there. `for_now`: an alternative module is being built that later launches run in
+  /// place of a kernel of this list, so no kernel is built for them in the background.
   Launchable* serve(List& list, Lengths lengths, int device, CudaStream stream, bool for_now);
 
   /// Builds nothing more.

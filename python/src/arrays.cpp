@@ -196,7 +196,7 @@ bool requires_gradient(py::handle array) {
   return wanted.ptr() == Py_True;
 }
 
-/// By torch's method of this name, an array beside another one.
+/// What torch.Tensor.new_empty, which `method` is, makes beside a tensor.
 py::object new_empty(PyObject* method, py::handle beside, py::handle size, PyObject* dtype) {
   static PyObject* const names = py::make_tuple("dtype").release().ptr();
   PyObject* const arguments[] = {beside.ptr(), size.ptr(), dtype};

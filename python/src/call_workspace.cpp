@@ -14,7 +14,7 @@ void* CallWorkspace::reserve(std::size_t bytes) {
   if (device_ >= 0 && ArrayReader::makes_bytes(like_)) {
     kept_.emplace(device_, launched_on_, bytes, [&](std::size_t size) -> py::object {
       if (stream_.is_none()) return ArrayReader::bytes_beside(like_, size);
-      return allocate_(like_, size, stream_);  // where the caller's stream is torch's current one
+      return allocate_(like_, size, stream_);  // torch's current stream is the caller's meanwhile
     });
     return kept_->data();
   }

@@ -15,8 +15,9 @@ namespace flashcore::python {
 class CallWorkspace final : public Workspace {
  public:
   /// Beside `like`, the call's first array; the caller's `stream` is None where the launch goes to the
-  /// framework's own, `launched_on`. `allocate(like, bytes, stream)` makes an array of bytes, where the
-  /// call's stream is not torch's own, or returns None: the memory is the driver's then.
+  /// framework's own, `launched_on`. `allocate(like, bytes, stream)` makes an array of bytes for
+  /// work on `stream`, where the caller names one or `like` is no tensor of torch's own; where it
+  /// returns None, the driver allocates the memory.
   CallWorkspace(pybind11::handle like, int device, pybind11::handle stream, CudaStream launched_on,
                 const pybind11::function& allocate)
       : like_(like),

@@ -11,16 +11,16 @@
 
 namespace flashcore::python {
 
-/// Memory of one launch of several kernels on a stream, torch's current one or a caller's. Work on a stream runs in the
-/// order in which it was queued, so each stream has one piece for all that launch, and while a thread
-/// queues its kernels, others that would have them on the same stream get memory of their own. So do
-/// launches that a graph captures: it may run beside others. Needs the GIL.
+/// Memory of one launch of several kernels on a stream, torch's current one or a caller's. Work on a
+/// stream runs in the order in which it was queued, so each stream has one piece for all launches, and
+/// while a thread queues its kernels, others that queue theirs on the same stream get memory of their
+/// own. So do launches that a graph captures: it may run beside others. Needs the GIL.
 class KeptWorkspace {
  public:
   /// Each stream has this much at least, and what is more than the most is not kept.
   static constexpr std::size_t least = std::size_t{16} << 20, most = std::size_t{64} << 20;
 
-  /// Makes a tensor of torch's own of so many bytes in memory of the launch's stream.
+  /// Makes a tensor of torch's own, of so many bytes, that torch allocates for the launch's stream.
   using Allocate = std::function<pybind11::object(std::size_t bytes)>;
 
   KeptWorkspace(int device, CudaStream stream, std::size_t bytes, const Allocate& make_tensor);

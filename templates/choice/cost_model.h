@@ -101,8 +101,8 @@ class CostedSchedule {
   bool end_aligned_ = false;  ///< tiles of query rows
   double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0, static_factor_ = 1;
   double iteration_us_ = 0;  ///< of a block alone on its multiprocessor
-  /// The same of each of so many blocks on it, in steps of half a block: looked up, since a cubic root
-  /// was an eighth of the time that a choice takes.
+  /// The time of an iteration of each block where a multiprocessor has several, by their number in steps
+  /// of half a block. A table, since its cubic root was an eighth of the time that a choice takes.
   std::vector<double> contended_us_;
   double rows_us_ = 0;  ///< of a block whose rows are all there, beside block_us_
   /// Of the time that all slots take together, what a tile of rows takes without a key, and for a key.

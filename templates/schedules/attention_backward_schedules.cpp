@@ -33,8 +33,8 @@ constexpr int any = 1 << 20;  // columns
 
 // ---- warpgroups: two, which divide the tile of 128 rows or columns
 
-/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96. Up to 128 there is
-/// no register for the number of the next tile.
+/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96. From 97 to 128
+/// columns the sums leave no register for the number of the tile that the dynamic scheduler hands out.
 constexpr Tiles keys_of_warpgroups[] = {
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | dynamic},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending},
@@ -110,13 +110,14 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-/// Traits that the tiles of a spec may not have.
+/// The traits of tiles that are not for a spec.
 unsigned excluded_traits(const SpecTraits& of) {
   unsigned excluded = of.mask.is_full() ? masked_only : full_only;
   const AttentionSpec& spec = of.spec;
   // A persistent block would have to find its segments for every output tile.
   if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic;
-  // A softcap, lookups and a scan for visible tiles leave no register for the number of the next tile.
+  // A softcap, lookups and a scan for visible tiles leave no register for the number of the
+  // tile that the dynamic scheduler hands out.
   if (!of.mask.bounds_loop() || of.score.softcap || of.score.looks_up) excluded |= dynamic;
   return excluded;
 }

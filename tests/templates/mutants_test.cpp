@@ -3,7 +3,6 @@
 #include "tests/templates/support/mutants.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <regex>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "codegen/generate.h"
 #include "tests/templates/support/outcome.h"
+#include "tests/templates/support/slow_tests.h"
 
 namespace flashcore {
 namespace {
@@ -77,7 +77,7 @@ TEST_P(Mutants, AreFound) {
   std::mt19937 random(1);
   for (std::size_t i = all.size() - 1; i > 0; --i) std::swap(all[i], all[random() % (i + 1)]);
 
-  const bool slow = std::getenv("FLASHCORE_SLOW") != nullptr;
+  const bool slow = runs_slow_tests();
   const int wanted = slow ? parameters.slow : parameters.drawn;
   int tried = 0, survived = 0;
   std::string survivors;

@@ -1,7 +1,6 @@
 // Which schedules the programs of the backward pass have, and, asked for with FLASHCORE_SLOW=1, whether
 // the compiler takes the first of each without spilling: another one costs a second compile.
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/nvrtc_search.h"
 #include "templates/attention_backward.h"
+#include "tests/templates/support/slow_tests.h"
 
 namespace flashcore {
 namespace {
@@ -55,9 +55,7 @@ TEST(BackwardSchedules, AreStaticWhereNoRegisterHoldsTheNumberOfATile) {
 }
 
 TEST(BackwardSchedules, FitAtTheFirstTry) {
-  const char* const asked = std::getenv("FLASHCORE_SLOW");
-  if (!asked || std::string_view(asked) != "1")
-    GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
+  if (!runs_slow_tests()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
   const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
   const Target& target = find_target("sm_90a");
   for (const int head_dim : {32, 64, 80, 96, 112, 128, 160, 192, 256})

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -23,15 +22,11 @@
 #include "templates/attention.h"
 #include "tests/templates/support/attention_run.h"
 #include "tests/templates/support/random_expression.h"
+#include "tests/templates/support/slow_tests.h"
 #include "tests/templates/support/unfused.h"
 
 namespace flashcore {
 namespace {
-
-bool slow() {
-  const char* asked = std::getenv("FLASHCORE_SLOW");
-  return asked && std::string_view(asked) == "1";
-}
 
 /// Problems on both sides of what the rules ask: unknown, few blocks, short and many, long.
 const AttentionProblem problems[] = {{},
@@ -160,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(HeadDim, ShippedSchedules, testing::Values(64, 96, 128,
 // Without falling back: the first of them has room for keys and values of very different widths.
 TEST(ShippedSchedules, FitEveryPairOfWidths) {
   std::vector<int> widths{8, 64, 72, 128, 136, 192, 232, 256};
-  if (slow()) {
+  if (runs_slow_tests()) {
     widths.clear();
     for (int width = 8; width <= 256; width += 8) widths.push_back(width);
   }
@@ -331,7 +326,7 @@ TEST(ShippedSchedules, OfTheUnfusedBaseline) {
 }
 
 TEST(ShippedSchedules, CompileInASecondWithoutSpills) {
-  if (!slow()) GTEST_SKIP() << "minutes; FLASHCORE_SLOW=1 runs it";
+  if (!runs_slow_tests()) GTEST_SKIP() << "minutes; FLASHCORE_SLOW=1 runs it";
   const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
   fmt::print("NVRTC {}\n{:>8} {:>7} {:>6} {:>8} {:>9} {:>7} {:>6} {:>6}\n", nvrtc.version().text(),
              "head_dim", "mask", "target", "threads", "registers", "shared", "spills", "ms");
@@ -417,7 +412,7 @@ TEST_P(ShippedSchedulesOfVariants, AreGeneratedAtTheFirstTry) {
 
 // One that spills costs a second compile and smaller tiles.
 TEST_P(ShippedSchedulesOfVariants, FitAtTheFirstTry) {
-  if (!slow()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
+  if (!runs_slow_tests()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
   const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
   for_each_variant([&](const std::string& name, const KernelSource& source) {
     const Resources found = compile_cubin(nvrtc, source, "sm_90a").resources;
