@@ -38,8 +38,8 @@ struct ScalarArgument {
 };
 
 /// What the copy engine has to know of a tensor to move boxes of it (fc::tensor_map): `width`
-/// elements along its last dimension, `rows` along another, one along all others. The launch makes
-/// it.
+/// elements along its last dimension, `rows` along another, one along all others. Boxes of one row, as
+/// of a vector, have no swizzle. The launch makes it.
 struct TensorMapArgument {
   int tensor = 0;
   int row_dim = 0;
@@ -119,6 +119,8 @@ struct KernelSource {
   bool persistent = false;
   /// It waits by itself for the kernels launched before it, and may be launched beside their end.
   bool waits_for_kernels = false;
+  /// Products in flight read left operands that threads have loaded once for all iterations of a loop.
+  bool keeps_operands = false;
   int threads = 0;       ///< a block
   int shared_bytes = 0;  ///< dynamic shared memory a block
   int min_blocks = 1;    ///< blocks a multiprocessor that __launch_bounds__ promises

@@ -154,6 +154,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("copy", schedule.copy);
   visit("softmax", schedule.softmax);
   visit("keep_operands", schedule.keep_operands);
+  visit("load_vectors", schedule.load_vectors);
   visit("staged_stores", schedule.staged_stores);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("end_aligned_tiles", schedule.end_aligned_tiles);

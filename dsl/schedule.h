@@ -53,6 +53,9 @@ struct Schedule {
 
   /// Left operands that a loop does not change stay in registers instead of being read again.
   bool keep_operands = false;
+  /// The copy engine brings vectors along the axis of a loop, such as the LSE of query rows beside
+  /// transposed scores, with the loop's tiles; else threads load them and give each other the elements.
+  bool load_vectors = false;
   /// Outputs go through shared memory, so that they are stored in whole 16-byte chunks.
   bool staged_stores = true;
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.

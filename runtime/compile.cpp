@@ -34,6 +34,9 @@ constexpr std::string_view smaller =
 // From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
 constexpr NvrtcVersion first_with_cache{12, 9};
 constexpr NvrtcVersion first_with_fast_compile{12, 9};
+/// Those before give the registers of a left operand that a loop keeps for products in flight to other
+/// values, in some kernels, and say nothing.
+constexpr NvrtcVersion first_that_keeps_operands{13, 1};
 
 // "sm_90a" is compute capability 90 with features of exactly that chip.
 int capability_of(const std::string& architecture) {
@@ -61,6 +64,17 @@ void require_support(const Nvrtc& nvrtc, const std::string& architecture) {
        .fix = capability_of(architecture) > known.back()
                   ? "a newer compiler: pip install --upgrade nvidia-cuda-nvrtc"
                   : "one of these architectures, or another release of nvidia-cuda-nvrtc",
+       .where = {}});
+}
+
+void require_right_code(const Nvrtc& nvrtc, const KernelSource& source) {
+  if (!source.keeps_operands || nvrtc.version() >= first_that_keeps_operands) return;
+  throw CompileError(
+      {.what = fmt::format("NVRTC {} may compile {} wrong", nvrtc.version().text(), source.name),
+       .why = fmt::format("before {} it gives registers of left operands that a loop keeps for "
+                          "asynchronous products to other values",
+                          first_that_keeps_operands.text()),
+       .fix = "keep_operands = false, or a newer compiler: pip install --upgrade nvidia-cuda-nvrtc",
        .where = {}});
 }
 
@@ -133,6 +147,7 @@ void refuse_no_place(const KernelSource& source, const std::string& architecture
 Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
                   Nvrtc::Output output, Effort effort = Effort::optimised) {
   require_support(nvrtc, architecture);
+  require_right_code(nvrtc, source);
   keep_source(source, architecture);
   Nvrtc::Result result =
       nvrtc.compile(source.text(), file_name_of(source),

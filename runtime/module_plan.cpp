@@ -28,9 +28,14 @@ int place_of(const List& list, const std::string& name) {
   return static_cast<int>(find_named(list, name) - list.begin());
 }
 
-std::size_t aligned(std::size_t bytes) {
-  constexpr std::size_t step = ModulePlan::workspace_alignment;
-  return (bytes + step - 1) / step * step;
+std::int64_t round_up(std::int64_t count, std::int64_t step) {
+  return (count + step - 1) / step * step;
+}
+
+/// Elements from row to row of a workspace. Rows begin at whole chunks, of which the copy engine takes
+/// a box of any row.
+std::int64_t row_pitch(std::int64_t length, DType dtype) {
+  return round_up(length, TensorMaps::tensor_alignment / size_of(dtype));
 }
 
 }  // namespace
@@ -142,6 +147,11 @@ void ModulePlan::connect() {
   }
 }
 
+std::int64_t ModulePlan::length_of(const Length& length, const Bound& bound) {
+  return length.constant +
+         (length.value < 0 ? 0 : bound.values[static_cast<std::size_t>(length.value)]);
+}
+
 ModulePlan::Bound ModulePlan::bind(std::span<const TensorView> tensors,
                                    std::span<const ScalarValue> scalars,
                                    int multiprocessors) const {
@@ -160,15 +170,15 @@ ModulePlan::Bound ModulePlan::bind(std::span<const TensorView> tensors,
     ++known;
   }
   for (std::size_t i = 0; i < workspaces_.size(); ++i) {
-    auto bytes = static_cast<std::size_t>(size_of(workspaces_[i].dtype));
-    for (const Length& length : workspaces_[i].shape) {
-      const std::int64_t size =
-          length.constant +
-          (length.value < 0 ? 0 : bound.values[static_cast<std::size_t>(length.value)]);
-      bytes *= static_cast<std::size_t>(std::max<std::int64_t>(0, size));
+    const Workspace& workspace = workspaces_[i];
+    std::int64_t elements = 1;
+    for (const Length& length : workspace.shape) {
+      const std::int64_t size = std::max<std::int64_t>(0, length_of(length, bound));
+      elements *= &length == &workspace.shape.back() ? row_pitch(size, workspace.dtype) : size;
     }
     bound.offsets[i] = bound.workspace_bytes;
-    bound.workspace_bytes += aligned(bytes);
+    bound.workspace_bytes += static_cast<std::size_t>(
+        round_up(elements * size_of(workspace.dtype), std::int64_t{workspace_alignment}));
   }
   return bound;
 }
@@ -183,12 +193,10 @@ TensorView ModulePlan::workspace_view(const Bound& bound, int which, void* memor
       .device = bound.device};
   std::int64_t stride = 1;
   for (int dim = view.rank - 1; dim >= 0; --dim) {
-    const Length& length = workspace.shape[static_cast<std::size_t>(dim)];
-    view.shape[static_cast<std::size_t>(dim)] =
-        length.constant +
-        (length.value < 0 ? 0 : bound.values[static_cast<std::size_t>(length.value)]);
+    const std::int64_t length = length_of(workspace.shape[static_cast<std::size_t>(dim)], bound);
+    view.shape[static_cast<std::size_t>(dim)] = length;
     view.strides[static_cast<std::size_t>(dim)] = stride;
-    stride *= view.shape[static_cast<std::size_t>(dim)];
+    stride *= dim == view.rank - 1 ? row_pitch(length, workspace.dtype) : length;
   }
   return view;
 }

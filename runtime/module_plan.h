@@ -99,6 +99,7 @@ class ModulePlan {
   void add_numbers();
   void add_workspaces();
   void connect();
+  static std::int64_t length_of(const Length& length, const Bound& bound);
   [[nodiscard]] TensorView workspace_view(const Bound& bound, int which, void* memory) const;
 
   Module module_;

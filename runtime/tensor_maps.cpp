@@ -27,6 +27,7 @@ constexpr int type_f16 = 6;
 constexpr int type_f32 = 7;
 constexpr int type_bf16 = 9;
 constexpr int interleave_none = 0;
+constexpr int swizzle_none = 0;
 constexpr int swizzle_32_bytes = 1;
 constexpr int swizzle_64_bytes = 2;
 constexpr int swizzle_128_bytes = 3;
@@ -36,7 +37,14 @@ constexpr int fill_with_zeros = 0;
 int swizzle_of(std::uint32_t line_bytes) {
   return line_bytes == 128  ? swizzle_128_bytes
          : line_bytes == 64 ? swizzle_64_bytes
-                            : swizzle_32_bytes;
+         : line_bytes == 32 ? swizzle_32_bytes
+                            : swizzle_none;
+}
+
+/// Over how many bytes the lines of boxes are swizzled; 0 where a box is one line.
+std::uint32_t swizzled_bytes(const std::array<std::uint32_t, max_rank>& box, int element) {
+  const bool several = std::any_of(box.begin() + 1, box.end(), [](auto rows) { return rows > 1; });
+  return several ? box[0] * static_cast<std::uint32_t>(element) : 0;
 }
 
 /// None for elements of which there are no maps. A condition is a byte.
@@ -189,8 +197,12 @@ TensorMaps::TensorMaps(const KernelSource& source) {
     require(map.rows >= 1 && map.rows <= largest_box, source,
             "its boxes have no rows, or over 256");
     const int line = map.width * size_of(tensor.dtype);
-    require(line == 128 || line == 64 || line == 32, source,
-            "the lines of its boxes are not 128, 64 or 32 bytes");
+    if (map.rows == 1)
+      require(map.width <= largest_box && line % tensor_alignment == 0, source,
+              "its boxes have over 256 elements, or no whole chunks of 16 bytes");
+    else
+      require(line == 128 || line == 64 || line == 32, source,
+              "the lines of its boxes are not 128, 64 or 32 bytes");
     Map planned{.offset = static_cast<std::int16_t>(field.offset),
                 .tensor = static_cast<std::int8_t>(map.tensor)};
     std::fill_n(planned.box.begin(), rank, 1U);
@@ -209,7 +221,8 @@ void TensorMaps::describe(std::span<const TensorView> tensors, std::byte* parame
     EmulatedTensorMap described{.address = view.data,
                                 .rank = view.rank,
                                 .element_bytes = element,
-                                .line_bytes = static_cast<std::int32_t>(map.box[0]) * element,
+                                .swizzled_bytes =
+                                    static_cast<std::int32_t>(swizzled_bytes(map.box, element)),
                                 .tensor = map.tensor};
     std::copy(geometry.strides.begin(), geometry.strides.end(), described.strides);
     std::copy(geometry.extents.begin(), geometry.extents.end(), described.extents);
@@ -253,7 +266,8 @@ void TensorMaps::encode(const Driver& driver, const KernelSource& source,
       const int result = driver.cuTensorMapEncodeTiled(
           made.bytes, static_cast<int>(geometry.type), geometry.rank, geometry.address,
           extents.data(), geometry.strides.data() + 1, geometry.box.data(), every.data(),
-          interleave_none, swizzle_of(geometry.box[0] * size_of(tensors[map.tensor].dtype)),
+          interleave_none,
+          swizzle_of(swizzled_bytes(geometry.box, size_of(tensors[map.tensor].dtype))),
           l2_promotion_256_bytes, fill_with_zeros);
       if (result != 0) LaunchRefusal(source, tensors).map(map.tensor, driver.describe(result));
     });

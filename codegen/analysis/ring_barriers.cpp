@@ -13,7 +13,9 @@ using namespace ir;
 Releaser releaser_of(const Function& f, BufferId ring) {
   if (f[ring].holds_scalars()) return Releaser::thread;
   const auto reads = [&](const Op& op) {
-    return op.code == OpCode::convert && !op.buffer && buffer_of(f, op.operands[0]) == ring;
+    if (op.code != OpCode::convert || op.buffer) return false;
+    const BufferId read = buffer_of(f, op.operands[0]);
+    return read == ring || (read && f[read].beside == ring);
   };
   return any_op(f, f.body, reads) ? Releaser::warp : Releaser::warpgroup;
 }
@@ -22,7 +24,7 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
   constexpr int size = 8, warp = 32, warps_of_group = 4;
   RingBarriers barriers{.rings = {}, .end = bytes};
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
-    if (op.code != OpCode::issue || barriers.rings.count(op.buffer)) return;
+    if (op.code != OpCode::issue || barriers.rings.count(op.buffer) || f[op.buffer].beside) return;
     const Transport transport = f[op.buffer].transport;
     if (transport != Transport::tma && transport != Transport::store) return;
     Buffer& ring = barriers.rings[op.buffer] = f[op.buffer];

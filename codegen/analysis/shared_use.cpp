@@ -21,7 +21,7 @@ ValueId tile_in_shared(const Function& f, ValueId value) {
 BufferId buffer_of(const Function& f, ValueId value) {
   const Op* op = f.definition(tile_in_shared(f, value));
   return op && (op->code == OpCode::read_slot || op->code == OpCode::wait ||
-                op->code == OpCode::convert)
+                op->code == OpCode::beside || op->code == OpCode::convert)
              ? op->buffer
              : BufferId{};
 }

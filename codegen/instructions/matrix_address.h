@@ -1,4 +1,4 @@
-// Addresses that the lanes of a warp give ldmatrix.
+// Left operands by ldmatrix, and the addresses that the lanes of a warp give it.
 #pragma once
 
 #include <string>
@@ -29,6 +29,20 @@ inline std::string left_address(const ProductOperand& a, const ir::AxisLayout& r
     return matrix_address(a, plus(warp_base(rows), "lane % 16"), "lane / 16 * 8", row, inner);
   return matrix_address(a, "lane % 8 + lane / 16 * 8", "lane / 8 % 2 * 8", inner, row,
                         warp_base(rows));
+}
+
+inline void load_left(Writer& out, const ProductOperand& a, const ir::AxisLayout& rows,
+               const std::string& fragment, const std::string& registers) {
+  out.line("fc::load_matrices{}({}, {});", a.transposed ? "_transposed" : "", registers,
+           left_address(a, rows, fragment, "k"));
+}
+
+/// A left operand of 16 bits, for all iterations of a loop.
+inline void print_left_load_of_halves(const LeftOperandLoad& load) {
+  load.out.line("fc::u32 {}[{}][{}][4];", load.array, load.rows.fragments, load.terms / 16);
+  auto i = load.out.unrolled("i", load.rows.fragments, false);
+  auto k = load.out.unrolled("k", load.terms / 16, false);
+  load_left(load.out, load.source, load.rows, "i", load.array + "[i][k]");
 }
 
 }  // namespace flashcore

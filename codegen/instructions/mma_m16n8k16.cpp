@@ -7,12 +7,6 @@
 namespace flashcore {
 namespace {
 
-void load_left(Writer& out, const ProductOperand& a, const ir::AxisLayout& rows,
-               const std::string& fragment, const std::string& registers) {
-  out.line("fc::load_matrices{}({}, {});", a.transposed ? "_transposed" : "", registers,
-           left_address(a, rows, fragment, "k"));
-}
-
 void print_product(const Product& p) {
   const std::string i = p.rows.fragments > 1 ? "i" : "0";
   auto inner = p.out.unrolled("k", p.terms / 16);
@@ -38,13 +32,6 @@ void print_product(const Product& p) {
   p.out.line("fc::multiply<{}>({}[{}][2 * j + 1], {}, b[2], b[3]);", p.element, p.sums, i, a);
 }
 
-void print_left_load(const LeftOperandLoad& load) {
-  load.out.line("fc::u32 {}[{}][{}][4];", load.array, load.rows.fragments, load.terms / 16);
-  auto i = load.out.unrolled("i", load.rows.fragments, false);
-  auto k = load.out.unrolled("k", load.terms / 16, false);
-  load_left(load.out, load.source, load.rows, "i", load.array + "[i][k]");
-}
-
 }  // namespace
 
 constexpr TensorInstruction mma_m16n8k16{
@@ -53,6 +40,6 @@ constexpr TensorInstruction mma_m16n8k16{
     .instead = "instruction = wmma with softmax = shared, or a target from sm_80 up",
     .column_step = 16,  // ldmatrix brings two instructions' columns
     .print_product = print_product,
-    .print_left_load = print_left_load};
+    .print_left_load = print_left_load_of_halves};
 
 }  // namespace flashcore

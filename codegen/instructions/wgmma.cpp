@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/instructions/instruction.h"
+#include "codegen/instructions/matrix_address.h"
 #include "codegen/instructions/product.h"
 #include "codegen/layout/chunk_loops.h"
 
@@ -110,6 +111,7 @@ constexpr TensorInstruction wgmma{
     .turns_computed_left = true,
     .by_copy_engine = true,
     .starts_sums = true,
-    .print_product = print_product};
+    .print_product = print_product,
+    .print_left_load = print_left_load_of_halves};
 
 }  // namespace flashcore

@@ -1,5 +1,5 @@
 // A tile in shared memory, cut as prelude/shared_tile.cuh cuts it: panels of 128 bytes a row, then
-// one of 64 and one of 32.
+// one of 64 and one of 32. A vector is one line.
 #pragma once
 
 #include <vector>
@@ -14,6 +14,7 @@ struct ChunkLoop {
 };
 
 inline std::vector<ChunkLoop> chunk_loops(const ir::Buffer& buffer) {
+  if (buffer.is_vector()) return {{0, buffer.columns, 1}};
   std::vector<ChunkLoop> loops;
   const auto add = [&](int first_column, int width, int panels) {
     if (panels) loops.push_back({first_column, width, panels});

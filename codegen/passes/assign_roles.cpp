@@ -31,6 +31,7 @@
 #include "codegen/passes/cluster_loads.h"
 #include "codegen/passes/copy_ops.h"
 #include "codegen/passes/issued_loads.h"
+#include "codegen/passes/kept_operands.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "dsl/error.h"
@@ -42,8 +43,12 @@ using namespace ir;
 
 class RoleAssignment {
  public:
-  RoleAssignment(Function& f, const Schedule& schedule)
-      : f_(f), schedule_(schedule), copier_(f), cluster_loads_(f, schedule.multicast_blocks) {}
+  RoleAssignment(Function& f, const PassContext& context)
+      : f_(f),
+        context_(context),
+        schedule_(context.schedule),
+        copier_(f),
+        cluster_loads_(f, schedule_.multicast_blocks) {}
 
   void run() {
     const std::vector<OpId> program = std::move(f_[f_.body].ops);
@@ -76,6 +81,7 @@ class RoleAssignment {
                            "it has no product whose operands the copy engine could load",
                            "instruction = mma_m16n8k16 and copy = cp_async"});
     for (OpId id : rest) produce(id, producer);
+    if (schedule_.keep_operands) keep_operands(consumers);
     consume(consumers, {});
     cluster_loads_.pass_other_tiles(consumers);
     f_[f_.body].ops = front;
@@ -157,18 +163,43 @@ class RoleAssignment {
       const Op op = f_[id];
       if (op.code == OpCode::loop) add_rings(op.body, schedule_.stages, true);
       if (!is_copied(f_, op)) continue;
+      if (f_[op.results[0]].type.axes.size() == 1) continue;
       Buffer ring = channel_for(f_, op, Transport::tma, stages);
       const int stride = whole_periods(ring.slot_bytes());
       if (stages > 1 && stride != ring.slot_bytes()) ring.stride = stride;
       if (in_loop) ring.blocks = cluster_loads_.blocks_of(op);
       f_[id].buffer = f_.add_buffer(std::move(ring));
     }
+    for (OpId id : f_[block].ops)
+      if (is_copied(f_, f_[id]) && !f_[id].buffer) f_[id].buffer = add_vectors(block, f_[id]);
+  }
+
+  /// The channel of a vector that comes with the first tile of its loop, behind it in its slot.
+  BufferId add_vectors(BlockId block, const Op& load) {
+    const auto tile = std::ranges::find_if(f_[block].ops, [&](OpId id) {
+      return is_copied(f_, f_[id]) && f_[id].buffer && !f_[f_[id].buffer].is_vector();
+    });
+    if (tile == f_[block].ops.end()) throw InternalError("a vector without a tile to come with");
+    const BufferId host = f_[*tile].buffer;
+    Buffer vector = channel_for(f_, load, Transport::tma, f_[host].stages);
+    vector.beside = host;
+    vector.offset = f_[host].slot_bytes();
+    for (const Buffer& other : f_.buffers)
+      if (other.beside == host) vector.offset += box_places(other.slot_bytes());
+    vector.stride = f_[host].stride =
+        whole_periods(vector.offset + box_places(vector.slot_bytes()));
+    for (Buffer& other : f_.buffers)
+      if (other.beside == host) other.stride = vector.stride;
+    return f_.add_buffer(std::move(vector));
   }
 
   void produce(OpId id, BlockId target) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
-    if (is_copied(f_, op)) return append_load(op, {}, target);
+    if (is_copied(f_, op)) {
+      append_acquire(op, target);
+      return append_issue(op, {}, target);
+    }
     if (op.code != OpCode::loop)
       return Builder(f_, target).place(schedule_.producer ? copier_.copy(id) : id);
     Op loop = op;
@@ -180,7 +211,12 @@ class RoleAssignment {
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
-      if (is_copied(f_, load)) append_load(load, op.body, loop.body);
+      if (!is_copied(f_, load) || f_[load.buffer].beside) continue;
+      append_acquire(load, loop.body);
+      for (OpId vector : std::vector(f_[op.body].ops))
+        if (is_copied(f_, f_[vector]) && f_[f_[vector].buffer].beside == load.buffer)
+          append_issue(f_[vector], op.body, loop.body);
+      append_issue(load, op.body, loop.body);
     }
     Builder(f_, loop.body).append({.code = OpCode::yield});
     Builder(f_, target).at(op.where).append(std::move(loop));
@@ -193,8 +229,14 @@ class RoleAssignment {
     ops.insert(ops.begin(), first.begin(), first.end());
   }
 
+  /// Who reads the channel itself knows when a slot is empty.
+  void append_acquire(const Op& load, BlockId target) {
+    if (schedule_.producer)
+      Builder(f_, target).append({.code = OpCode::acquire, .buffer = load.buffer});
+  }
+
   /// `loop` is the region around the load, if that is a loop's.
-  void append_load(const Op& load, BlockId loop, BlockId target) {
+  void append_issue(const Op load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .tensor = load.tensor, .buffer = load.buffer};
     issue_positions(f_, issue, load, /*as_box=*/true, [&](ValueId value) {
       return loop &&
@@ -204,10 +246,7 @@ class RoleAssignment {
     for_each_use(issue, rename);
     if (issue.body)
       for (const OpId id : f_[issue.body].ops) for_each_use(f_[id], rename);
-    // Who reads the channel itself knows when a slot is empty.
-    Builder b(f_, target);
-    if (schedule_.producer) b.append({.code = OpCode::acquire, .buffer = load.buffer});
-    b.at(load.where).append(std::move(issue));
+    Builder(f_, target).at(load.where).append(std::move(issue));
   }
 
   void append_role(Builder& b, const char* name, BlockId body, int first_warp, int warps,
@@ -236,21 +275,40 @@ class RoleAssignment {
     rewrite_ops(f_, block, [&](Builder& b, OpId id) {
       if (const Op op = f_[id]; op.code == OpCode::loop) consume(op.body, op.axis);
       if (!is_copied(f_, f_[id])) return;
-      if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
+      if (const BufferId host = f_[f_[id].buffer].beside) {
+        const auto tile = std::ranges::find_if(
+            f_[block].ops, [&](OpId other) { return other != id && f_[other].buffer == host; });
+        f_[id].operands = {f_[*tile].results[0]};
+      } else if (const AxisId rows = f_[f_[id].results[0]].type.axes[0];
+                 must_clear(f_[id], rows)) {
         const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
         f_[id].operands = {tile};
       }
       Op& wait = f_[id];
-      wait.code = OpCode::wait;
+      wait.code = f_[wait.buffer].beside ? OpCode::beside : OpCode::wait;
       wait.tensor = {};
       wait.coordinates.clear();
     });
-    for (OpId wait : std::vector(f_[block].ops)) {
-      if (f_[wait].code != OpCode::wait) continue;
-      const std::vector<OpId> readers = readers_of(f_, block, f_[wait].results[0]);
-      std::erase(f_[block].ops, wait);
-      if (!readers.empty()) before(f_, block, readers.front()).place(wait);
+    // Vectors first: that they are read makes them readers of their tiles.
+    for (const OpCode code : {OpCode::beside, OpCode::wait})
+      for (OpId wait : std::vector(f_[block].ops)) {
+        if (f_[wait].code != code) continue;
+        const std::vector<OpId> readers = readers_of(f_, block, f_[wait].results[0]);
+        std::erase(f_[block].ops, wait);
+        if (!readers.empty()) before(f_, block, readers.front()).place(wait);
+      }
+  }
+
+  void keep_operands(BlockId block) {
+    bool kept = false;
+    for (OpId id : std::vector(f_[block].ops)) {
+      if (f_[id].code != OpCode::loop) continue;
+      Builder b = before(f_, block, id);
+      kept = keep_left_operands(b, f_[id]) || kept;
     }
+    if (!kept)
+      context_.note_refusal("keep_operands = true",
+                            "no product in a loop has a left operand that the loop does not change");
   }
 
   /// Whether a load brings rows that lie beyond the axis, and these come into a sum.
@@ -273,6 +331,7 @@ class RoleAssignment {
   }
 
   Function& f_;
+  const PassContext& context_;
   const Schedule& schedule_;
   OpCopier copier_;
   ClusterLoads cluster_loads_;
@@ -283,12 +342,7 @@ class RoleAssignment {
 
 void assign_roles(Function& f, const PassContext& context) {
   if (context.schedule.copy != CopyInstruction::tma) return;
-  RoleAssignment(f, context.schedule).run();
-  if (context.schedule.keep_operands)
-    context.note_refusal(
-        "keep_operands = true",
-        fmt::format("products of {} read what the copy engine brings where it lies",
-                    name_of(context.schedule.instruction)));
+  RoleAssignment(f, context).run();
 }
 
 }  // namespace flashcore

@@ -100,17 +100,23 @@ bool is_copied(const Function& f, const Op& op) {
 
 Buffer channel_for(const Function& f, const Op& load, Transport transport, int stages) {
   const TileType& type = f[load.results[0]].type;
-  if (type.axes.size() != 2)
+  const bool multiplied = any_op(f, f.body, [&](const Op& op) {
+    return op.code == OpCode::dot && std::ranges::count(op.operands, load.results[0]) > 0;
+  });
+  if (type.axes.size() != 2 && multiplied)
     throw SpecError({fmt::format("a product of a vector of {}", f[load.tensor].name),
                      "an operand of a product has two axes", "load a tile with two axes",
                      load.where});
   // Two loops may load the same tensor; each has a channel of its own.
   const std::string& named = f[load.results[0]].name;
+  const int columns = f[type.axes.back()].tile;
+  const bool vector = type.axes.size() == 1;
   return {.name = unused_buffer_name(f, named.empty() ? f[load.tensor].name : named),
           .dtype = type.dtype,
-          .rows = f[type.axes[0]].tile,
-          .columns = f[type.axes[1]].tile,
+          .rows = vector ? 1 : f[type.axes[0]].tile,
+          .columns = columns,
           .stages = stages,
+          .pitch = vector ? columns : 0,
           .transport = transport};
 }
 

@@ -74,7 +74,8 @@ class StepOrder {
   }
 
   [[nodiscard]] static bool keeps_place(const Op& op) {
-    return (kind_of(op.code) == OpKind::memory && op.code != OpCode::wait) ||
+    return (kind_of(op.code) == OpKind::memory && op.code != OpCode::wait &&
+            op.code != OpCode::beside) ||
            kind_of(op.code) == OpKind::sync;
   }
 

@@ -34,6 +34,7 @@
 #include "codegen/instructions/instruction.h"
 #include "codegen/layout/register_layouts.h"
 #include "codegen/passes/issued_loads.h"
+#include "codegen/passes/kept_operands.h"
 #include "codegen/passes/loop_tiles.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
@@ -288,28 +289,9 @@ class Pipeliner {
     return named(f_, next, name);
   }
 
-  /// Left operands loaded in front of the loop move into registers once their copies have completed,
-  /// instead of being read from shared memory in every iteration.
+  /// Once their copies have completed.
   void keep_operands(Builder& b, const Op& loop, int pending) {
-    if (!schedule_.keep_operands) return;
-    std::map<ValueId, ValueId> kept;
-    for (OpId id : f_[loop.body].ops) {
-      const ValueId left = f_[id].code == OpCode::dot ? f_[id].operands[0] : ValueId{};
-      if (!left || f_[left].layout.space != Space::shared || made_in(f_, loop.body, left)) continue;
-      if (kept.empty()) append_wait(b, pending);
-      ValueId& operand = kept[left];
-      if (!operand) {
-        operand = b.make({.code = OpCode::convert, .operands = {left}}, f_[left].type);
-        f_[operand].name = f_[left].name;
-        f_[operand].layout.space = Space::operand;
-      }
-      Op& dot = f_[id];
-      dot.operands[0] = operand;
-      f_.definition(operand)->instruction = dot.instruction;
-      f_[operand].layout.axes = {
-          f_[dot.results[0]].layout.axes[0],
-          spread(instruction_of(dot).left_terms, f_[f_[left].type.axes[1]].tile, 1, 1)};
-    }
+    if (schedule_.keep_operands) keep_left_operands(b, loop, [&] { append_wait(b, pending); });
   }
 
   Function& f_;

@@ -112,7 +112,7 @@ void plan_shared_memory(Function& f, const PassContext& context) {
   std::vector<std::size_t> placed;
   for (std::size_t i : order) {
     Buffer& buffer = f.buffers[i];
-    if (buffer.over || buffer.holds_scalars()) continue;
+    if (buffer.over || buffer.beside || buffer.holds_scalars()) continue;
     buffer.offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
@@ -134,8 +134,10 @@ void plan_shared_memory(Function& f, const PassContext& context) {
     total = std::max(total, buffer.offset + buffer.bytes());
   }
 
-  for (Buffer& buffer : f.buffers)
+  for (Buffer& buffer : f.buffers) {
     if (buffer.over) buffer.offset = f[buffer.over].offset;
+    if (buffer.beside) buffer.offset += f[buffer.beside].offset;
+  }
   const RingBarriers barriers = ring_barriers(f, total);
   for (const auto& [id, ring] : barriers.rings) f[id] = ring;
   total = barriers.end;

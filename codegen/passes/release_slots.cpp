@@ -26,8 +26,9 @@ std::optional<std::size_t> last_reader(const Function& f, BlockId block, std::si
     };
     if (!any_op_of(f, user, uses)) continue;
     last = k;
-    // A view, or a product in flight, reads on under another name.
-    if (user.code == OpCode::transpose || user.issued) reads.insert(user.results[0]);
+    // A view, a vector in the same slot, or a product in flight, reads on under another name.
+    if (user.code == OpCode::transpose || user.code == OpCode::beside || user.issued)
+      reads.insert(user.results[0]);
     if (user.code == OpCode::wait_products)
       for (ValueId waited : user.operands) reads.erase(waited);
   }

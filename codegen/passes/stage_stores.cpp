@@ -173,7 +173,9 @@ class StoreStaging {
   [[nodiscard]] bool has_room(const Buffer& wanted) const {
     int bytes = wanted.bytes();
     for (const Buffer& buffer : f_.buffers)
-      bytes += buffer.over || buffer.holds_scalars() ? 0 : whole_periods(buffer.bytes());
+      bytes += buffer.over || buffer.beside || buffer.holds_scalars()
+                   ? 0
+                   : whole_periods(buffer.bytes());
     return ring_barriers(f_, bytes).end <= context_.target.shared_per_block;
   }
 

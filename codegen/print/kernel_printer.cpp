@@ -125,6 +125,7 @@ void KernelPrinter::print_op(const Op& op) {
       {nest, &Self::print_nest},
       {next_tile, &Self::print_next_tile},
       {read_slot, &Self::print_slot},
+      {beside, &Self::print_beside},
       {reduce_max, &Self::print_reduction},
       {reduce_min, &Self::print_reduction},
       {reduce_sum, &Self::print_reduction},

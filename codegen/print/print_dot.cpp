@@ -62,6 +62,7 @@ void KernelPrinter::print_dot(const Op& op) {
 void KernelPrinter::print_operand_load(const Op& op) {
   const ValueId value = op.results[0];
   const ProductOperand source = shared_operand(op.operands[0]);
+  source_.keeps_operands = source_.keeps_operands || instruction_of(op).asynchronous;
   // In an array of the instruction's own kind.
   storage_[value.index] = arrays_[f_[value].array] = names_.unique(label(op.operands[0]) + "_kept");
   out_.comment(fmt::format("{}: {} in registers", storage_[value.index], label(op.operands[0])));

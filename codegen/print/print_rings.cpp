@@ -61,8 +61,9 @@ void KernelPrinter::print_ring_barriers(const Op&) {
 /// Where the work of a role begins.
 void KernelPrinter::declare_ring_places() {
   constexpr std::size_t many = 8;
-  const auto has_phases = [](const Op& op) {
-    return (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer;
+  const auto has_phases = [&](const Op& op) {
+    return (op.code == OpCode::issue || op.code == OpCode::wait) && op.buffer &&
+           !f_[op.buffer].beside;
   };
   std::set<BufferId> declared, with_phases;
   for_each_op(f_, work_, [&](const Op& op, BlockId) {
@@ -139,12 +140,16 @@ void KernelPrinter::print_issue(const Op& op) {
 /// blocks of a cluster share, each loads some rows.
 void KernelPrinter::print_boxes(const Op& op) {
   const Buffer& buffer = f_[op.buffer];
-  const Ring& ring = ring_names_[op.buffer];
+  const BufferId host = buffer.beside;
+  const Ring& ring = ring_names_[host ? host : op.buffer];
   const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
   const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
   if (op.body) print_block(op.body);
-  out_.line("fc::arrive_expect_tx({}, {});", full, buffer.slot_bytes());
+  int bytes = buffer.slot_bytes();
+  for (const Buffer& vector : f_.buffers)
+    if (vector.beside == op.buffer) bytes += vector.slot_bytes();
+  if (!host) out_.line("fc::arrive_expect_tx({}, {});", full, bytes);
   const bool shared = buffer.blocks > 1;
   const int size = size_of(buffer.dtype), rows = buffer.rows / buffer.blocks;
   const auto of_rank = [&](int each) { return fmt::format("{} * {}", cluster_rank_, each); };
@@ -157,7 +162,14 @@ void KernelPrinter::print_boxes(const Op& op) {
                 map_of(op, rows, loop.width), full,
                 box_coordinates(op, shared ? of_rank(rows) : "0", std::to_string(column)));
     }
-  if (!ring.is_released) print_next_slot(buffer.stages, ring);
+  if (!ring.is_released && !host) print_next_slot(buffer.stages, ring);
+}
+
+void KernelPrinter::print_beside(const Op& op) {
+  const Buffer& vector = f_[op.buffer];
+  storage_[op.results[0].index] =
+      constant("fc::u32", label(op.results[0]),
+               storage_[op.operands[0].index] + plus(vector.offset - f_[vector.beside].offset));
 }
 
 void KernelPrinter::print_commit(const Op& op) {

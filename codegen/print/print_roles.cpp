@@ -12,11 +12,12 @@ using namespace ir;
 
 namespace {
 
-/// The tensor dimension that the rows of a tile run along.
+/// The tensor dimension that the rows of a tile run along; of a vector, which is one row, any but its
+/// own.
 std::size_t row_dimension(const Op& access) {
-  for (std::size_t d = 0; d < access.coordinates.size(); ++d)
+  for (std::size_t d = 0; d + 1 < access.coordinates.size(); ++d)
     if (access.coordinates[d].axis) return d;
-  throw InternalError("a tile without rows");
+  return 0;
 }
 
 TensorMapArgument box_of(const Op& copy, int rows, int width) {
@@ -43,7 +44,8 @@ void KernelPrinter::collect_tensor_maps() {
                         schedule_.copy == CopyInstruction::tma;
     if (!is_bulk_copy(op) && !stores) return;
     const Buffer& buffer = f_[stores ? f_.definition(op.operands[0])->buffer : op.buffer];
-    require_rows_of_chunks(f_, op, bool(op.coordinates.back().axis), "bulk", 8);
+    if (!buffer.is_vector())
+      require_rows_of_chunks(f_, op, bool(op.coordinates.back().axis), "bulk", 8);
     require_alignment(op.tensor, 16);
     for (const ChunkLoop& panels : chunk_loops(buffer)) {
       const TensorMapArgument map =

@@ -39,12 +39,14 @@ bool writes_rows_by_turns(const Function& f, const Schedule& schedule, const Op&
 
 /// How many slots of a fragment lie side by side in shared memory.
 int count_in_row(const KernelPrinter::Shape& shape) {
-  return shape.axes.size() == 1 ? 1 : shape.layouts[1].slots;
+  const AxisLayout& last = shape.layouts.back();
+  return shape.axes.size() == 1 && last.slot_stride > 1 ? 1 : last.slots;
 }
 
 /// Slot c of them in the array of a tile, under the loops of open_rows.
 std::string slot_in_row(const std::string& array, const KernelPrinter::Shape& shape, int c = 0) {
-  if (shape.axes.size() == 1) return array + "[i][e]";
+  if (shape.axes.size() == 1)
+    return count_in_row(shape) > 1 ? fmt::format("{}[i][{}]", array, c) : array + "[i][e]";
   if (shape.layouts[0].slots == 1) return fmt::format("{}[i][j][{}]", array, c);
   return fmt::format("{}[i][j][{} * r{}]", array, count_in_row(shape), plus(c));
 }
@@ -59,8 +61,10 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
-    return fmt::format("({} + i * {} + e * {}) * {}", lane_offset(shape.axes[0], last),
-                       last.fragment_size(), last.slot_stride, size);
+    return fmt::format("({} + i * {}{}) * {}", lane_offset(shape.axes[0], last),
+                       last.fragment_size(),
+                       count_in_row(shape) > 1 ? "" : fmt::format(" + e * {}", last.slot_stride),
+                       size);
   const AxisLayout& rows = shape.layouts[0];
   std::string row =
       fmt::format("{} + i * {}", first_row.empty() ? lane_offset(shape.axes[0], rows) : first_row,
@@ -97,8 +101,10 @@ Writer::Scopes KernelPrinter::open_rows(const Shape& shape, bool braces) {
   Writer::Scopes scopes;
   scopes.push_back(out_.unrolled("i", first.fragments, braces));
   if (!vector) scopes.push_back(out_.unrolled("j", shape.layouts[1].fragments, braces));
-  scopes.push_back(vector ? out_.unrolled("e", first.slots, braces)
-                          : out_.repeated("r", first.slots, braces));
+  if (!vector)
+    scopes.push_back(out_.repeated("r", first.slots, braces));
+  else if (count_in_row(shape) == 1)
+    scopes.push_back(out_.unrolled("e", first.slots, braces));
   return scopes;
 }
 

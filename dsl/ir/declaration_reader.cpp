@@ -94,6 +94,7 @@ void DeclarationReader::declare_buffer(bool channel) {
   if (in_.take("pitch")) buffer.pitch = integer("the elements from row to row");
   if (in_.take("stride")) buffer.stride = integer("the bytes from slot to slot");
   if (in_.take("over")) buffer.over = this->buffer();
+  if (in_.take("beside")) buffer.beside = this->buffer();
   if (in_.take("at")) buffer.offset = integer("an offset in bytes");
   if (in_.take("full")) buffer.full = integer("an offset in bytes");
   if (in_.take("empty")) {

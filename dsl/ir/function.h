@@ -108,6 +108,9 @@ inline int whole_periods(int bytes) {
   return (bytes + swizzle_period - 1) / swizzle_period * swizzle_period;
 }
 
+/// Bytes of which the copy engine takes multiples as the place of a box without a swizzle.
+inline int box_places(int bytes) { return (bytes + 127) / 128 * 128; }
+
 /// `stages` tiles of [rows, columns] in shared memory. With a pitch, rows of that many elements
 /// follow each other; without one, the tile lies in swizzled panels, as
 /// codegen/prelude/shared_tile.cuh says. With a transport it is a channel.
@@ -117,18 +120,23 @@ struct Buffer {
   int rows = 0, columns = 0, stages = 1;
   int pitch = 0;   ///< elements from row to row; 0: swizzled
   int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
-  int offset = 0;  ///< bytes; set by plan_shared_memory
+  int offset = 0;  ///< bytes; set by plan_shared_memory, before which that of a vector counts from its tile
   /// Of a channel whose slots are filled and released: where the mbarriers lie that say of each
   /// slot that it is full, and that it is empty (0: the producer knows), and how many arrive there
   /// before it is. Set by plan_shared_memory.
   int full = 0, empty = 0, releases = 0;
   BufferId over;  ///< has the address of this buffer, whose tiles are not needed any more
+  /// Of a channel of vectors: each comes with a tile of this channel, behind it in its slot. What says
+  /// that the tile's slot is full, or empty, says so of both.
+  BufferId beside;
   /// Of a channel, whose slots are filled by `issue` and read behind `wait`.
   Transport transport = Transport::none;
   /// Of a channel: in how many blocks of a cluster a slot is filled with the same. Of a tile each of
   /// them writes its part of the rows, in all; scalars are from the first.
   int blocks = 1;
 
+  /// One row without a swizzle, which the copy engine brings.
+  [[nodiscard]] bool is_vector() const { return rows == 1 && transport == Transport::tma; }
   /// A slot hands a scalar from one role to another, rather than a tile.
   [[nodiscard]] bool holds_scalars() const { return transport == Transport::store; }
   [[nodiscard]] int slot_bytes() const { return rows * (pitch ? pitch : columns) * size_of(dtype); }

@@ -84,6 +84,7 @@ class Printer {
       if (buffer.pitch) text += fmt::format(" pitch {}", buffer.pitch);
       if (buffer.stride) text += fmt::format(" stride {}", buffer.stride);
       if (buffer.over) text += " over " + f_[buffer.over].name;
+      if (buffer.beside) text += " beside " + f_[buffer.beside].name;
       if (buffer.offset) text += fmt::format(" at {}", buffer.offset);
       if (buffer.full) text += fmt::format(" full {}", buffer.full);
       if (buffer.empty) text += fmt::format(" empty {} by {}", buffer.empty, buffer.releases);

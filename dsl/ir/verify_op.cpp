@@ -67,6 +67,7 @@ class OpVerifier {
       fail("it names no parameter", "declare one, parameter scale: f32, and name it");
     const bool of_channel = op_.code == OpCode::acquire || op_.code == OpCode::issue ||
                             op_.code == OpCode::read_slot || op_.code == OpCode::release ||
+                            op_.code == OpCode::beside ||
                             (op_.code == OpCode::wait && !op_.results.empty());
     const bool buffered = of_channel || op_.code == OpCode::scan_tiles ||
                           op_.code == OpCode::next_tile || op_.code == OpCode::tile_is_full;
@@ -207,6 +208,13 @@ class OpVerifier {
           fail(
               fmt::format("buffer {} holds {}", f_[op_.buffer].name, name_of(f_[op_.buffer].dtype)),
               "give the result the buffer's type");
+        fits_buffer(f_[op_.results[0]].type.axes);
+        break;
+      case OpCode::beside:
+        results(1);
+        if (op_.operands.size() != 1)
+          fail(fmt::format("it has {} operands", op_.operands.size()),
+               "write the tile in whose slot the vector lies");
         fits_buffer(f_[op_.results[0]].type.axes);
         break;
       case OpCode::barrier:

@@ -173,6 +173,7 @@ KernelSource read_source(const Json& json) {
   fields.flag("flat_grid", source.flat_grid);
   fields.flag("persistent", source.persistent);
   fields.flag("waits_for_kernels", source.waits_for_kernels);
+  fields.flag("keeps_operands", source.keeps_operands);
   fields.whole("threads", source.threads, 1, 1024);
   fields.whole("shared_bytes", source.shared_bytes, 0, 1 << 20);
   fields.whole("min_blocks", source.min_blocks, 1, 64);
@@ -200,6 +201,7 @@ std::string write_launch_data(const KernelSource& source) {
               {"flat_grid", source.flat_grid},
               {"persistent", source.persistent},
               {"waits_for_kernels", source.waits_for_kernels},
+              {"keeps_operands", source.keeps_operands},
               {"threads", source.threads},
               {"shared_bytes", source.shared_bytes},
               {"min_blocks", source.min_blocks},

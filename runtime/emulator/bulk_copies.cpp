@@ -30,19 +30,19 @@ void BulkCopies::begin_load(const TensorBox& box, int coordinates, int block) {
     const TensorBox::Line line = box.line_at(index);
     if (line.bytes > 0)
       memory_.check_read(line.address, line.bytes, box.map.element_bytes, block, box.line);
-    for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
+    for (int chunk = 0; chunk < box.line_bytes() / chunk_bytes; ++chunk)
       shared_.begin_box(box.chunk_at(index, chunk), {box.thread, box.line});
   }
 }
 
 void BulkCopies::complete(const TensorBox& box, int agent, std::int32_t time) {
   for (int index = 0; index < box.lines(); ++index) {
-    std::array<std::byte, 128> data{};
+    std::array<std::byte, TensorBox::longest_line> data{};
     const TensorBox::Line line = box.line_at(index);
     if (line.bytes > 0)
       std::memcpy(&data[static_cast<std::size_t>(line.first)], line.address,
                   static_cast<std::size_t>(line.bytes));
-    for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
+    for (int chunk = 0; chunk < box.line_bytes() / chunk_bytes; ++chunk)
       shared_.complete_box(box.chunk_at(index, chunk),
                            &data[static_cast<std::size_t>(chunk * chunk_bytes)], agent, time,
                            box.line);
@@ -74,7 +74,7 @@ void BulkCopies::store(const BoxStore& store, int coordinates) {
         "the memory is used again");
   }
   for (int index = 0; index < box.lines(); ++index)
-    for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
+    for (int chunk = 0; chunk < box.line_bytes() / chunk_bytes; ++chunk)
       shared_.begin_agent_read(box.chunk_at(index, chunk), clocks_.of(box.thread), stores.agent,
                                stores.time, {box.thread, box.line});
   stores.open.push_back(store);
@@ -115,8 +115,8 @@ void BulkCopies::add(const std::vector<Addition>& additions, int block, const Kn
 void BulkCopies::write_out(const BoxStore& store, int block, std::vector<Addition>& additions) {
   const TensorBox& box = store.box;
   for (int index = 0; index < box.lines(); ++index) {
-    std::array<std::byte, 128> data;
-    for (int chunk = 0; chunk < box.map.line_bytes / chunk_bytes; ++chunk)
+    std::array<std::byte, TensorBox::longest_line> data;
+    for (int chunk = 0; chunk < box.line_bytes() / chunk_bytes; ++chunk)
       std::memcpy(&data[static_cast<std::size_t>(chunk * chunk_bytes)],
                   shared_.bytes_at(box.chunk_at(index, chunk)), chunk_bytes);
     const TensorBox::Line line = box.line_at(index);

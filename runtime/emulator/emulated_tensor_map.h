@@ -15,8 +15,8 @@ struct EmulatedTensorMap {
   std::int32_t box[5] = {};       ///< elements
   std::int32_t rank = 0;          ///< 2 to 5
   std::int32_t element_bytes = 0;
-  std::int32_t line_bytes =
-      0;                    ///< over how many bytes a line of the box is swizzled: 128, 64 or 32
+  /// Over how many bytes the lines of the box are swizzled: 128, 64 or 32; 0: it is one line.
+  std::int32_t swizzled_bytes = 0;
   std::int32_t tensor = 0;  ///< which of KernelSource::tensors
 };
 static_assert(sizeof(EmulatedTensorMap) <= 128, "it takes the place of an fc::tensor_map");

@@ -21,16 +21,21 @@ void TensorBox::check(int coordinates) const {
                        map.rank),
            "one coordinate for each dimension of the map");
   }
-  if (map.line_bytes != 128 && map.line_bytes != 64 && map.line_bytes != 32) {
-    refuse(FaultKind::bad_operand, fmt::format("lines of {} bytes have no swizzle", map.line_bytes),
+  const int swizzled = map.swizzled_bytes;
+  if (lines() == 1 ? swizzled != 0 : swizzled != 128 && swizzled != 64 && swizzled != 32) {
+    refuse(FaultKind::bad_operand, fmt::format("lines of {} bytes have no swizzle", swizzled),
            "lines of 128, 64 or 32 bytes");
   }
-  if (map.box[0] * map.element_bytes != map.line_bytes) {
+  if (swizzled && line_bytes() != swizzled) {
     refuse(
         FaultKind::bad_operand,
         fmt::format("the box is {} elements of {} bytes wide, its lines are swizzled over {} bytes",
-                    map.box[0], map.element_bytes, map.line_bytes),
+                    map.box[0], map.element_bytes, swizzled),
         "boxes as wide as a swizzled line");
+  }
+  if (line_bytes() % 16 != 0) {
+    refuse(FaultKind::bad_operand, fmt::format("lines of {} bytes", line_bytes()),
+           "lines of whole chunks of 16 bytes");
   }
   for (int d = 0; d < map.rank; ++d) {
     if (map.box[d] < 1 || map.box[d] > 256) {
@@ -48,10 +53,10 @@ void TensorBox::check(int coordinates) const {
     refuse(FaultKind::misaligned, "the tensor of the map begins at no multiple of 16 bytes",
            "demand this alignment of the tensor (TensorArgument::alignment)");
   }
-  const auto needed = static_cast<std::uint32_t>(std::max(128, 8 * map.line_bytes));
+  const auto needed = static_cast<std::uint32_t>(std::max(128, 8 * swizzled));
   if (shared % needed != 0) {
     refuse(FaultKind::misaligned,
-           fmt::format("a box with lines of {} bytes at byte {} of shared memory", map.line_bytes,
+           fmt::format("a box with lines of {} bytes at byte {} of shared memory", line_bytes(),
                        shared - SharedMemory::base),
            fmt::format("boxes begin at multiples of {} bytes: eight lines of the swizzle, and 128",
                        needed));

@@ -18,6 +18,8 @@ constexpr std::uint32_t swizzled_address(std::uint32_t address, std::uint32_t li
 }
 
 struct TensorBox {
+  static constexpr int longest_line = 256 * 4;  ///< bytes: of a vector of f32
+
   EmulatedTensorMap map;
   std::array<int, 5> at{};   ///< the first element's coordinates
   std::uint32_t shared = 0;  ///< where it lies, or will lie, in shared memory
@@ -29,8 +31,9 @@ struct TensorBox {
     for (int d = 1; d < map.rank; ++d) count *= map.box[d];
     return count;
   }
+  [[nodiscard]] int line_bytes() const { return map.box[0] * map.element_bytes; }
   [[nodiscard]] std::uint32_t bytes() const {
-    return static_cast<std::uint32_t>(lines() * map.line_bytes);
+    return static_cast<std::uint32_t>(lines() * line_bytes());
   }
   /// Throws a Fault unless map and address are what the copy engine takes.
   void check(int coordinates) const;
@@ -43,10 +46,11 @@ struct TensorBox {
   [[nodiscard]] Line line_at(int index) const;
   /// The chunk of a line, in shared memory.
   [[nodiscard]] std::uint32_t chunk_at(int index, int chunk) const {
-    const auto line_bytes = static_cast<std::uint32_t>(map.line_bytes);
-    return swizzled_address(shared + static_cast<std::uint32_t>(index) * line_bytes +
-                                static_cast<std::uint32_t>(chunk) * 16,
-                            line_bytes);
+    const std::uint32_t address =
+        shared + static_cast<std::uint32_t>(index * line_bytes() + chunk * 16);
+    return map.swizzled_bytes
+               ? swizzled_address(address, static_cast<std::uint32_t>(map.swizzled_bytes))
+               : address;
   }
 };
 

@@ -260,7 +260,7 @@ class Evaluation {
       memory_.store(op);
     else if (op.code == OpCode::issue)
       issue(op);
-    else if (op.code == OpCode::wait)
+    else if (op.code == OpCode::wait || op.code == OpCode::beside)
       wait(op);
     else if (op.code == OpCode::enter)
       go_to(op);

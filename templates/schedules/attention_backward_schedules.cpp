@@ -21,6 +21,8 @@ enum Trait : unsigned {
   persistent = 32,
   last_tiles_first = 64,  ///< under a mask
   dynamic = 128,          ///< the dynamic persistent tile scheduler, with heads grouped for L2
+  vectors = 256,          ///< of the loop's axis come with its tiles
+  kept = 512,             ///< left operands stay in registers
 };
 
 /// Tiles for queries and values of up to so many columns.
@@ -35,7 +37,23 @@ constexpr int any = 1 << 20;  // columns
 
 /// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96. From 97 to 128
 /// columns the sums leave no register for the number of the tile that the dynamic scheduler hands out.
+/// Up to 80 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
+/// shared memory as often as they read the rows.
 constexpr Tiles keys_of_warpgroups[] = {
+    {1, 48, 96, 128, 8, 1, 2, peel_masks | ascending | vectors | kept | dynamic},
+    {49, 64, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
+    {65, 80, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
+    {81, 96, 64, 128, 8, 1, 2,
+     peel_masks | ping_pong | ascending | vectors | kept | dynamic | masked_only},
+    {1, 48, 64, 128, 8, 1, 3, peel_masks | ascending | vectors | dynamic},
+    {49, 64, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic},
+    {65, 80, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic | full_only},
+    {81, 96, 80, 128, 8, 1, 2, peel_masks | ping_pong | ascending | vectors | dynamic},
+    {97, 112, 80, 128, 8, 1, 2, ping_pong | ascending | vectors},
+    {113, 128, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | full_only},
+    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | masked_only},
+    {129, 192, 48, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
+    {129, 192, 48, 128, 8, 1, 3, ping_pong | vectors},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | dynamic},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending},
     {97, 128, 48, 128, 8, 1, 3, peel_masks | ascending | full_only},
@@ -54,6 +72,8 @@ constexpr Tiles adding_keys_of_warpgroups[] = {
     {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
 };
 constexpr Tiles values_of_warpgroups[] = {
+    {129, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | vectors | full_only},
+    {129, any, 64, 128, 8, 1, 2, vectors | dynamic | masked_only},
     {1, 192, 96, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
     {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
     {1, 192, 96, 128, 8, 1, 2, dynamic | masked_only},
@@ -67,8 +87,9 @@ constexpr Tiles queries_of_warpgroups[] = {
     {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full_only},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full_only},
     {65, 96, 128, 96, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
-    {97, 128, 128, 64, 8, 1, 3, persistent | full_only},
-    {97, 128, 128, 80, 8, 1, 3, peel_masks | last_tiles_first | dynamic | masked_only},
+    {97, 128, 128, 64, 8, 1, 3, persistent | ping_pong | full_only},
+    {97, 112, 128, 80, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
+    {113, 128, 128, 80, 8, 1, 3, peel_masks | last_tiles_first | dynamic | masked_only},
     {129, 192, 128, 64, 8, 1, 2, persistent | ping_pong | full_only},
     {193, any, 128, 48, 8, 1, 2, persistent | ping_pong | full_only},
     {129, 192, 128, 64, 8, 1, 2, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
@@ -115,7 +136,7 @@ unsigned excluded_traits(const SpecTraits& of) {
   unsigned excluded = of.mask.is_full() ? masked_only : full_only;
   const AttentionSpec& spec = of.spec;
   // A persistent block would have to find its segments for every output tile.
-  if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic;
+  if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic | vectors;
   // A softcap, lookups and a scan for visible tiles leave no register for the number of the
   // tile that the dynamic scheduler hands out.
   if (!of.mask.bounds_loop() || of.score.softcap || of.score.looks_up) excluded |= dynamic;
@@ -136,6 +157,8 @@ Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target
   if (tiles.warps_n > 1 && target.mma_m16n8k16) s.product_split = ProductSplit::columns;
   s.peel_masks = tiles.traits & peel_masks;
   s.ping_pong = tiles.traits & ping_pong;
+  s.load_vectors = tiles.traits & vectors;
+  s.keep_operands = tiles.traits & kept;
   s.descending = !(tiles.traits & ascending);
   s.persistent = tiles.traits & (persistent | dynamic);
   if (tiles.traits & dynamic) {

@@ -228,8 +228,7 @@ TEST(Explain, WhatElseIsNotTaken) {
   EXPECT_EQ(refusals(AttentionSpec{.head_dim = 64, .lse = true}, schedule, "sm_90a"),
             "not taken: sums_by_products = true: the sum decides what an f32 output holds, and its "
             "rounding would show there\n"
-            "not taken: keep_operands = true: products of wgmma read what the copy engine brings "
-            "where it lies\n");
+            "");
 }
 
 }  // namespace

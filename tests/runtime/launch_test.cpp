@@ -263,7 +263,7 @@ TEST_F(MappedPlanTest, DescribesTensorsToTheEmulator) {
   EXPECT_THAT(k.strides, testing::ElementsAre(2, 256, 256 * 300, 256 * 300 * 8, 0));
   EXPECT_THAT(k.box, testing::ElementsAre(64, 96, 1, 1, 0));
   EXPECT_EQ(k.element_bytes, 2);
-  EXPECT_EQ(k.line_bytes, 128);
+  EXPECT_EQ(k.swizzled_bytes, 128);
   EXPECT_EQ(k.tensor, 1);
   std::int32_t lengths[4];
   std::memcpy(lengths, block.bytes + 384, sizeof lengths);
@@ -276,7 +276,7 @@ TEST_F(MappedPlanTest, RowsMayRunAlongAnyDimension) {
   plan = LaunchPlan(std::make_shared<const KernelSource>(source));
   const EmulatedTensorMap k = map(1);
   EXPECT_THAT(k.box, testing::ElementsAre(32, 1, 8, 1, 0));
-  EXPECT_EQ(k.line_bytes, 64);
+  EXPECT_EQ(k.swizzled_bytes, 64);
 }
 
 TEST_F(MappedPlanTest, OneElementHasAnyStrideAndSomeTensorsNone) {

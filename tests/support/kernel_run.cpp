@@ -120,7 +120,8 @@ KernelRun::KernelRun(const Program& program, RunInputs inputs)
 
 std::int64_t KernelRun::gap_behind_rows(const ir::Tensor& tensor, std::int64_t width) const {
   const std::int64_t length = width + inputs_.row_gap;
-  const std::int64_t step = tensor.aligned_rows ? 16 / size_of(tensor.dtype) : 1;
+  const bool aligned = tensor.aligned_rows || inputs_.aligned_rows.contains(tensor.name);
+  const std::int64_t step = aligned ? 16 / size_of(tensor.dtype) : 1;
   return (length + step - 1) / step * step - width;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ struct RunInputs {
   /// Elements of a row of a gathered tensor lie so far apart, unless it has unit stride.
   int gathered_step = 1;
   int row_gap = 0;  ///< of tensors with two dimensions or more; a multiple of 8
+  /// Tensors whose rows begin at multiples of 16 bytes, as those of a module's workspaces do.
+  std::set<std::string> aligned_rows = {};
   unsigned seed = 1;
   /// The elements of an input, in the order of the dense array, in place of chance.
   std::map<std::string, std::vector<double>> values = {};

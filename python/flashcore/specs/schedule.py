@@ -30,6 +30,7 @@ class Schedule:
     copy: Literal["cp_async", "vector", "tma"] = "cp_async"
     softmax: Literal["registers", "shared"] = "registers"
     keep_operands: bool = False
+    load_vectors: bool = False
     staged_stores: bool = True
     last_tiles_first: bool = False
     end_aligned_tiles: bool = False

@@ -86,6 +86,7 @@ class Definition {
                              {"Tq", q_.length},
                              {"Tk", k_.length}},
                  .row_gap = p_.row_gap,
+                 .aligned_rows = {"lse_log2", "delta"},
                  .values = given};
     for (const ir::Parameter& parameter : program.function().parameters) {
       if (parameter.dtype == DType::f32)

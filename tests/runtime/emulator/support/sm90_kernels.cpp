@@ -169,7 +169,7 @@ EmulatedTensorMap map_of(const void* data, int outer, int rows, int columns, int
   map.address = data;
   map.rank = 3;
   map.element_bytes = 2;
-  map.line_bytes = width * 2;
+  map.swizzled_bytes = width * 2;
   const std::int32_t extents[] = {columns, rows, outer}, box[] = {width, box_rows, 1};
   std::int64_t stride = 2;
   for (int d = 0; d < 3; ++d) {

@@ -1,0 +1,74 @@
+// A vector along the axis of a loop with products, such as the log-sum-exps of query rows beside
+// transposed scores, comes to shared memory with the loop's tiles: the copy engine brings it
+// iterations ahead, and zeros for what lies outside the tensor. Threads read their elements where
+// they need them, rather than to compute addresses, load some and shuffle the others:
+//
+//   loop rows { %lse = load lse[%head, rows]    ->    loop rows { %t = load lse[%head, rows]
+//               ...                                               ...
+//               %p = sub %s, %lse                                 %lse = convert %t   to registers
+//                                                                 %p = sub %s, %lse
+//
+// It lies behind a tile of the loop in the tile's slot (assign_roles), so that no thread waits for it.
+// Rows of the tensor begin at multiples of 16 bytes then. Beyond a ragged axis the engine would bring
+// another sequence's elements, so vectors along one are left to the threads.
+#include <algorithm>
+#include <vector>
+
+#include "codegen/passes/passes.h"
+#include "codegen/passes/rewrite.h"
+
+namespace flashcore {
+namespace {
+
+using namespace ir;
+
+bool is_loadable(const Function& f, const Op& op, AxisId axis) {
+  if (op.code != OpCode::load || f[op.results[0]].type != TileType{DType::f32, {axis}}) return false;
+  constexpr int longest = 256, chunk = 16;
+  const int length = f[axis].tile;
+  return op.coordinates.size() > 1 && op.coordinates.back().axis == axis && !f[axis].ragged &&
+         !has_computed_positions(f, op) && length <= longest &&
+         length * size_of(DType::f32) % chunk == 0;
+}
+
+/// Whether the engine brings tiles of the loop for its products.
+bool loads_operands(const Function& f, BlockId loop) {
+  return std::ranges::any_of(f[loop].ops, [&](OpId id) {
+    if (f[id].code != OpCode::load || f[f[id].results[0]].type.axes.size() != 2) return false;
+    const std::vector<OpId> readers = readers_of(f, loop, f[id].results[0]);
+    return !readers.empty() && std::ranges::all_of(readers, [&](OpId reader) {
+      return f[reader].code == OpCode::dot || f[reader].code == OpCode::transpose;
+    });
+  });
+}
+
+}  // namespace
+
+void load_vectors(Function& f, const PassContext& context) {
+  const Schedule& schedule = context.schedule;
+  if (!schedule.load_vectors) return;
+  bool loaded = false;
+  const auto refuse = [&](const char* why) { context.note_refusal("load_vectors = true", why); };
+  if (schedule.copy != CopyInstruction::tma || !schedule.producer)
+    return refuse("no producer asks the copy engine for tiles ahead");
+  if (schedule.multicast_blocks > 1)
+    return refuse("blocks of a cluster load the rows of a tile in parts, which a vector has not");
+  rewrite_inside_out(f, f.body, [&](Builder&, OpId loop) {
+    if (f[loop].code != OpCode::loop) return;
+    const BlockId body = f[loop].body;
+    if (!loads_operands(f, body)) return;
+    for (const OpId id : std::vector(f[body].ops)) {
+      if (!is_loadable(f, f[id], f[loop].axis)) continue;
+      const ValueId vector = f[id].results[0];
+      const std::vector<OpId> readers = readers_of(f, body, vector);
+      if (readers.empty()) continue;
+      loaded = true;
+      const ValueId tile = replace_result(f, id, f[vector].name);
+      Builder b = before(f, body, readers.front());
+      take_place(f, vector, b.make({.code = OpCode::convert, .operands = {tile}}, f[tile].type));
+    }
+  });
+  if (!loaded) refuse("no loop with products loads a vector along its axis");
+}
+
+}  // namespace flashcore
