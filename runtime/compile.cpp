@@ -67,17 +67,6 @@ void require_support(const Nvrtc& nvrtc, const std::string& architecture) {
        .where = {}});
 }
 
-void require_right_code(const Nvrtc& nvrtc, const KernelSource& source) {
-  if (!source.keeps_operands || nvrtc.version() >= first_that_keeps_operands) return;
-  throw CompileError(
-      {.what = fmt::format("NVRTC {} may compile {} wrong", nvrtc.version().text(), source.name),
-       .why = fmt::format("before {} it gives registers of left operands that a loop keeps for "
-                          "asynchronous products to other values",
-                          first_that_keeps_operands.text()),
-       .fix = "keep_operands = false, or a newer compiler: pip install --upgrade nvidia-cuda-nvrtc",
-       .where = {}});
-}
-
 std::string file_name_of(const KernelSource& source) { return source.entry + ".cu"; }
 
 // Writes the text into the directory the user named; the name holds a digest, so that two kernels
@@ -147,7 +136,7 @@ void refuse_no_place(const KernelSource& source, const std::string& architecture
 Nvrtc::Result run(const Nvrtc& nvrtc, const KernelSource& source, const std::string& architecture,
                   Nvrtc::Output output, Effort effort = Effort::optimised) {
   require_support(nvrtc, architecture);
-  require_right_code(nvrtc, source);
+  require_right_code(source, nvrtc.version());
   keep_source(source, architecture);
   Nvrtc::Result result =
       nvrtc.compile(source.text(), file_name_of(source),
@@ -200,6 +189,17 @@ void check_start(const KernelSource& source, const Resources& used, const std::s
 }
 
 }  // namespace
+
+void require_right_code(const KernelSource& source, NvrtcVersion version) {
+  if (!source.keeps_operands || version >= first_that_keeps_operands) return;
+  throw CompileError(
+      {.what = fmt::format("NVRTC {} may compile {} wrong", version.text(), source.name),
+       .why = fmt::format("before {} it gives registers of left operands that a loop keeps for "
+                          "asynchronous products to other values",
+                          first_that_keeps_operands.text()),
+       .fix = "keep_operands = false, or a newer compiler: pip install --upgrade nvidia-cuda-nvrtc",
+       .where = {}});
+}
 
 bool compiles_fast(NvrtcVersion version) { return version >= first_with_fast_compile; }
 

@@ -27,6 +27,8 @@ enum class Effort {
 /// The options of a compile. They are part of the cache's key and name no path of this machine.
 std::vector<std::string> compile_options(const std::string& architecture, NvrtcVersion version,
                                          Effort effort = Effort::optimised);
+/// Throws CompileError where that compiler may compile the kernel wrong and say nothing.
+void require_right_code(const KernelSource& source, NvrtcVersion version);
 /// Whether that compiler knows how to compile faster.
 bool compiles_fast(NvrtcVersion version);
 

@@ -42,6 +42,21 @@ TEST(Compile, ArchitectureSuffixes) {
       compile_cubin(*installed_nvrtc(), test::copy_boxes_kernel(), "sm_90a").bytes.empty());
 }
 
+TEST(Compile, RefusesWhatTheCompilerGetsWrong) {
+  KernelSource source = test::scale_kernel();
+  EXPECT_NO_THROW(require_right_code(source, {12, 0}));
+  source.keeps_operands = true;
+  EXPECT_NO_THROW(require_right_code(source, {13, 1}));
+  EXPECT_EQ(message_of<CompileError>([&] {
+              require_right_code(source, {13, 0});
+            }),
+            "NVRTC 13.0 may compile scale wrong\n"
+            "  why: before 13.1 it gives registers of left operands that a loop keeps for "
+            "asynchronous products to other values\n"
+            "  try: keep_operands = false, or a newer compiler: pip install --upgrade "
+            "nvidia-cuda-nvrtc");
+}
+
 TEST(Compile, GivesPtx) {
   FLASHCORE_REQUIRE_NVRTC();
   const std::string ptx = compile_ptx(*installed_nvrtc(), test::scale_kernel(), "sm_80");

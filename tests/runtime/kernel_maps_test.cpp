@@ -63,6 +63,7 @@ TEST_F(MappedKernelTest, NarrowBoxesHaveNarrowSwizzles) {
   source.tensors[0].dtype = DType::f16;
   source.tensor_maps[0].width = 16;
   source.tensor_maps[1].width = 32;
+  source.tensor_maps[2] = {.tensor = 2, .row_dim = 0, .rows = 1, .width = 64};
   LoadedKernel narrow(compiled(source, "sm_90a"));
   auto views = tensors(100, 300);
   views[0].dtype = DType::f16;
@@ -70,6 +71,7 @@ TEST_F(MappedKernelTest, NarrowBoxesHaveNarrowSwizzles) {
   EXPECT_EQ(map(0).type, 6);  // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
   EXPECT_EQ(map(0).swizzle, 1);
   EXPECT_EQ(map(1).swizzle, 2);
+  EXPECT_EQ(map(2).swizzle, 0);  // a vector
   EXPECT_EQ(map(1).box[0], 32);
 }
 

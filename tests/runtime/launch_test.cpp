@@ -279,6 +279,14 @@ TEST_F(MappedPlanTest, RowsMayRunAlongAnyDimension) {
   EXPECT_EQ(k.swizzled_bytes, 64);
 }
 
+TEST_F(MappedPlanTest, VectorsHaveNoSwizzle) {
+  source.tensor_maps[1] = {.tensor = 1, .row_dim = 0, .rows = 1, .width = 80};
+  plan = LaunchPlan(std::make_shared<const KernelSource>(source));
+  const EmulatedTensorMap k = map(1);
+  EXPECT_THAT(k.box, testing::ElementsAre(80, 1, 1, 1, 0));
+  EXPECT_EQ(k.swizzled_bytes, 0);
+}
+
 TEST_F(MappedPlanTest, OneElementHasAnyStrideAndSomeTensorsNone) {
   for (TensorView& view : tensors) view.shape[0] = 1;
   tensors[1].strides[0] = 7;
@@ -324,6 +332,10 @@ TEST_F(MappedPlanTest, RefusesBrokenMaps) {
   EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].rows = 257; }), HasSubstr("over 256"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensor_maps[0].width = 128; }),
               HasSubstr("not 128, 64 or 32 bytes"));
+  for (const int width : {4, 264})
+    EXPECT_THAT(
+        broken([&](KernelSource& s) { s.tensor_maps[0].rows = 1, s.tensor_maps[0].width = width; }),
+        HasSubstr("over 256 elements, or no whole chunks of 16 bytes"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].alignment = 8; }),
               HasSubstr("an alignment of 16 bytes"));
   EXPECT_THAT(broken([](KernelSource& s) { s.tensors[0].dtype = DType::i32; }),

@@ -90,6 +90,11 @@ TEST_F(LaunchableModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {
   EXPECT_TRUE(fake_cuda().launches.empty());
 }
 
+// Which is what the copy engine wants of a tensor: 3 rows of 24 elements here.
+TEST_F(LaunchableModuleTest, RowsOfWorkspacesBeginAtWholeChunks) {
+  EXPECT_EQ(module.bind(arrays(21, 150), {}).workspace_bytes, 512U);
+}
+
 TEST_F(LaunchableModuleTest, LaunchesNothingWhereAnArgumentOfALaterKernelIsWrong) {
   auto wrong = arrays(5, 100);
   wrong[1].shape[0] = 4;

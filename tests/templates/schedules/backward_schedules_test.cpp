@@ -54,6 +54,26 @@ TEST(BackwardSchedules, AreStaticWhereNoRegisterHoldsTheNumberOfATile) {
   EXPECT_EQ(dynamic_ones("attention_backward_keys", {.head_dim = 64}, "sm_80"), 0);
 }
 
+// A compiler that would get it wrong is refused, and the next of the list is compiled.
+TEST(BackwardSchedules, ThatKeepOperandsAreFollowedByOnesThatDoNot) {
+  for (const int head_dim : {32, 64, 80, 96}) {
+    const std::vector<Schedule> schedules = attention_backward_schedules(
+        "attention_backward_keys", {.head_dim = head_dim, .mask = causal()}, find_target("sm_90a"));
+    EXPECT_TRUE(schedules[0].keep_operands) << head_dim;
+    EXPECT_FALSE(schedules[1].keep_operands) << head_dim;
+    EXPECT_TRUE(is_dynamic(schedules[1])) << head_dim;
+  }
+}
+
+// The engine would bring another sequence's elements.
+TEST(BackwardSchedules, LoadNoVectorsOfPackedSequences) {
+  for (const AttentionSpec& spec : {AttentionSpec{.head_dim = 64, .layout = TensorLayout::thd},
+                                    AttentionSpec{.head_dim = 64, .q_lens = true}})
+    EXPECT_TRUE(std::ranges::none_of(
+        attention_backward_schedules("attention_backward_keys", spec, find_target("sm_90a")),
+        [](const Schedule& s) { return s.load_vectors; }));
+}
+
 TEST(BackwardSchedules, FitAtTheFirstTry) {
   if (!runs_slow_tests()) GTEST_SKIP() << "a minute; FLASHCORE_SLOW=1 runs it";
   const Nvrtc nvrtc(find_nvrtc(NvrtcSearch::from_environment()));
