@@ -218,12 +218,12 @@ void TensorMaps::describe(std::span<const TensorView> tensors, std::byte* parame
     const TensorView& view = tensors[map.tensor];
     const Geometry geometry = geometry_of(view, map.box);
     const int element = size_of(view.dtype);
-    EmulatedTensorMap described{.address = view.data,
-                                .rank = view.rank,
-                                .element_bytes = element,
-                                .swizzled_bytes =
-                                    static_cast<std::int32_t>(swizzled_bytes(map.box, element)),
-                                .tensor = map.tensor};
+    EmulatedTensorMap described{
+        .address = view.data,
+        .rank = view.rank,
+        .element_bytes = element,
+        .swizzled_bytes = static_cast<std::int32_t>(swizzled_bytes(map.box, element)),
+        .tensor = map.tensor};
     std::copy(geometry.strides.begin(), geometry.strides.end(), described.strides);
     std::copy(geometry.extents.begin(), geometry.extents.end(), described.extents);
     std::copy(geometry.box.begin(), geometry.box.end(), described.box);

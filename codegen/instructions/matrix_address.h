@@ -32,7 +32,7 @@ inline std::string left_address(const ProductOperand& a, const ir::AxisLayout& r
 }
 
 inline void load_left(Writer& out, const ProductOperand& a, const ir::AxisLayout& rows,
-               const std::string& fragment, const std::string& registers) {
+                      const std::string& fragment, const std::string& registers) {
   out.line("fc::load_matrices{}({}, {});", a.transposed ? "_transposed" : "", registers,
            left_address(a, rows, fragment, "k"));
 }

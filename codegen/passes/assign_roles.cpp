@@ -236,7 +236,7 @@ class RoleAssignment {
   }
 
   /// `loop` is the region around the load, if that is a loop's.
-  void append_issue(const Op load, BlockId loop, BlockId target) {
+  void append_issue(Op load, BlockId loop, BlockId target) {
     Op issue{.code = OpCode::issue, .tensor = load.tensor, .buffer = load.buffer};
     issue_positions(f_, issue, load, /*as_box=*/true, [&](ValueId value) {
       return loop &&
@@ -279,8 +279,7 @@ class RoleAssignment {
         const auto tile = std::ranges::find_if(
             f_[block].ops, [&](OpId other) { return other != id && f_[other].buffer == host; });
         f_[id].operands = {f_[*tile].results[0]};
-      } else if (const AxisId rows = f_[f_[id].results[0]].type.axes[0];
-                 must_clear(f_[id], rows)) {
+      } else if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
         const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
         f_[id].operands = {tile};
       }
@@ -307,8 +306,9 @@ class RoleAssignment {
       kept = keep_left_operands(b, f_[id]) || kept;
     }
     if (!kept)
-      context_.note_refusal("keep_operands = true",
-                            "no product in a loop has a left operand that the loop does not change");
+      context_.note_refusal(
+          "keep_operands = true",
+          "no product in a loop has a left operand that the loop does not change");
   }
 
   /// Whether a load brings rows that lie beyond the axis, and these come into a sum.

@@ -23,7 +23,8 @@ namespace {
 using namespace ir;
 
 bool is_loadable(const Function& f, const Op& op, AxisId axis) {
-  if (op.code != OpCode::load || f[op.results[0]].type != TileType{DType::f32, {axis}}) return false;
+  if (op.code != OpCode::load || f[op.results[0]].type != TileType{DType::f32, {axis}})
+    return false;
   constexpr int longest = 256, chunk = 16;
   const int length = f[axis].tile;
   return op.coordinates.size() > 1 && op.coordinates.back().axis == axis && !f[axis].ragged &&

@@ -18,8 +18,7 @@ bool has_effect(const Function& f, const Op& op) {
     case OpKind::sync:
       return true;
     case OpKind::memory:
-      return op.code != OpCode::load && op.code != OpCode::read_slot &&
-             op.code != OpCode::beside &&
+      return op.code != OpCode::load && op.code != OpCode::read_slot && op.code != OpCode::beside &&
              op.code != OpCode::tile_is_full;
     case OpKind::control:
       if (op.code == OpCode::yield || op.code == OpCode::scan_tiles) return true;

@@ -182,8 +182,7 @@ class KernelPrinter {
 
   // print_rings.cpp: the slots between producer and consumers
   Print print_ring_barriers, print_acquire, print_issue, print_boxes, print_commit, print_wait,
-      print_beside,
-      print_clearing, print_release;
+      print_beside, print_clearing, print_release;
   struct Ring {
     std::string full,
         empty;  ///< the first of their barriers; no empty ones where a role fills what it reads

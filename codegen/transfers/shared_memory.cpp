@@ -61,10 +61,9 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
   const AxisLayout& last = shape.layouts.back();
   const int size = size_of(buffer.dtype);
   if (shape.axes.size() == 1)
-    return fmt::format("({} + i * {}{}) * {}", lane_offset(shape.axes[0], last),
-                       last.fragment_size(),
-                       count_in_row(shape) > 1 ? "" : fmt::format(" + e * {}", last.slot_stride),
-                       size);
+    return fmt::format(
+        "({} + i * {}{}) * {}", lane_offset(shape.axes[0], last), last.fragment_size(),
+        count_in_row(shape) > 1 ? "" : fmt::format(" + e * {}", last.slot_stride), size);
   const AxisLayout& rows = shape.layouts[0];
   std::string row =
       fmt::format("{} + i * {}", first_row.empty() ? lane_offset(shape.axes[0], rows) : first_row,

@@ -219,6 +219,10 @@ TEST(Verify, ResultsHaveTheTypeThatFollows) {
             "invalid operation: %a = read_slot in slot : f32[rows, d]\n  at:  t:16\n"
             "  why: buffer slot holds bf16"
             "\n  try: give the result the buffer's type");
+  EXPECT_EQ(with("  %a = beside in slot : bf16[rows, d]\n"),
+            "invalid operation: %a = beside in slot : bf16[rows, d]\n  at:  t:16\n"
+            "  why: it has 0 operands"
+            "\n  try: write the tile in whose slot the vector lies");
   EXPECT_EQ(with("  %a = read_slot %x in slot : bf16[rows, d]\n"),
             "invalid operation: %a = read_slot %x in slot : bf16[rows, d]\n  at:  t:16\n"
             "  why: %x is f32[rows, d] and should be an i32 scalar"

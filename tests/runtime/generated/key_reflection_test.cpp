@@ -115,12 +115,13 @@ void each_field(KernelSource& it, const Visit& visit) {
          parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, keeps_operands,
          threads, shared_bytes, min_blocks, split_registers] = it;
   each_named("source", visit,
-             {"name", "entry", "prelude", "body", "tensors", "scalars", "extents", "tensor_maps",
-              "parameters", "parameter_bytes", "grid", "cluster", "flat_grid", "persistent",
-              "waits_for_kernels", "keeps_operands", "threads", "shared_bytes", "min_blocks", "split_registers"},
+             {"name",           "entry",   "prelude",      "body",       "tensors",
+              "scalars",        "extents", "tensor_maps",  "parameters", "parameter_bytes",
+              "grid",           "cluster", "flat_grid",    "persistent", "waits_for_kernels",
+              "keeps_operands", "threads", "shared_bytes", "min_blocks", "split_registers"},
              name, entry, prelude, body, tensors, scalars, extents, tensor_maps, parameters,
-             parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels, keeps_operands,
-             threads, shared_bytes, min_blocks, split_registers);
+             parameter_bytes, grid, cluster, flat_grid, persistent, waits_for_kernels,
+             keeps_operands, threads, shared_bytes, min_blocks, split_registers);
 }
 
 // A kernel that has something in every list.
