@@ -79,6 +79,39 @@ TEST(AttentionBackward, IsRightUnderEverySchedule) {
                    {sized(150, 140)}, {}, true);
 }
 
+// Of shared memory read by threads and the tensor core in turn, slot after slot and tile after tile.
+TEST(AttentionBackward, IsRightWithVectorsBesideTilesAndKeptOperands) {
+  const Target& target = find_target("sm_90a");
+  for (const Mask& mask : {full(), causal()}) {
+    const AttentionSpec spec{.head_dim = 64, .mask = mask};
+    std::vector<ProgramKernels> kernels = backward_kernels(spec, target, false, false);
+    for (ProgramKernels& own : kernels) {
+      const bool by_keys = own.program.name() == "attention_backward_keys";
+      if (!by_keys && own.program.name() != "attention_backward_queries") continue;
+      Schedule schedule = attention_backward_schedules(own.program.name(), spec, target).front();
+      schedule.keep_operands = true;
+      schedule.load_vectors = by_keys;
+      std::vector<Schedule> schedules;
+      for (const int tile : {32, 64})
+        for (const int stages : {1, 3})
+          for (const bool persistent : {false, true}) {
+            schedule.tiles[by_keys ? "rows" : "cols"] = tile;
+            schedule.stages = stages;
+            schedule.persistent = persistent;
+            schedule.ping_pong = tile == 64;
+            if (!persistent) schedule.tile_scheduler = PersistentScheduler::serpentine;
+            if (!persistent) schedule.grid_order = GridOrder::tiles_first;
+            schedules.push_back(schedule);
+          }
+      own = generate_for(own.program, schedules, target, true);
+      EXPECT_EQ(own.kernels.size(), schedules.size());
+    }
+    EXPECT_EQ(compare_backward(kernels, spec, mask.is_full() ? everything : is_causal,
+                               {sized(150, 140, 2, 3)}),
+              "");
+  }
+}
+
 TEST(AttentionBackward, IsRightForValuesOfAnotherWidth) {
   expect_right({.head_dim = 96, .head_dim_v = 64}, everything, {sized(70, 100)});
   expect_right({.head_dim = 40, .head_dim_v = 120, .mask = causal()}, is_causal, {sized(70, 100)});

@@ -226,6 +226,13 @@ struct Case {
     divide_columns();
     share_loads();
     align_tiles();
+    keep_operands();
+  }
+
+  /// The query, in registers, in some of the cases; numbers of its own.
+  void keep_operands() {
+    Draw draw(number_ + 5'000'000);
+    schedule.keep_operands = draw.one_in(3);
   }
 
   /// To the end of the query rows, in some of the cases; numbers of its own. Refused where rows are packed.
