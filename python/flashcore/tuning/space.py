@@ -28,6 +28,7 @@ NOT_SEARCHED = {
     "copy": "each family has its own",
     "fixed_maximum": "it leaves work out and adds none",
     "flat_grid": "a call asks for it where its grid is too large for another",
+    "load_vectors": "no loop of forward attention loads a vector",
 }
 """Fields that no family lists, and why."""
 
