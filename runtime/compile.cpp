@@ -34,8 +34,8 @@ constexpr std::string_view smaller =
 // From 12.9 on NVRTC has a cache of its own; a hit in it comes without the report of ptxas.
 constexpr NvrtcVersion first_with_cache{12, 9};
 constexpr NvrtcVersion first_with_fast_compile{12, 9};
-/// Those before give the registers of a left operand that a loop keeps for products in flight to other
-/// values, in some kernels, and say nothing.
+/// In some kernels earlier releases give registers that hold a left operand for all iterations of a loop
+/// to other values, without a message.
 constexpr NvrtcVersion first_that_keeps_operands{13, 1};
 
 // "sm_90a" is compute capability 90 with features of exactly that chip.

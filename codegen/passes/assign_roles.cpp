@@ -229,7 +229,7 @@ class RoleAssignment {
     ops.insert(ops.begin(), first.begin(), first.end());
   }
 
-  /// Who reads the channel itself knows when a slot is empty.
+  /// Without a producer the role that issues the copies reads them, and knows when a slot is empty.
   void append_acquire(const Op& load, BlockId target) {
     if (schedule_.producer)
       Builder(f_, target).append({.code = OpCode::acquire, .buffer = load.buffer});
@@ -288,7 +288,8 @@ class RoleAssignment {
       wait.tensor = {};
       wait.coordinates.clear();
     });
-    // Vectors first: that they are read makes them readers of their tiles.
+    // The addresses of vectors first: each is computed from the address of a tile, so that the wait
+    // for the tile has to stand in front of it.
     for (const OpCode code : {OpCode::beside, OpCode::wait})
       for (OpId wait : std::vector(f_[block].ops)) {
         if (f_[wait].code != code) continue;

@@ -8,9 +8,10 @@
 //               %p = sub %s, %lse                                 %lse = convert %t   to registers
 //                                                                 %p = sub %s, %lse
 //
-// It lies behind a tile of the loop in the tile's slot (assign_roles), so that no thread waits for it.
-// Rows of the tensor begin at multiples of 16 bytes then. Beyond a ragged axis the engine would bring
-// another sequence's elements, so vectors along one are left to the threads.
+// The vector lies behind a tile of the loop in the tile's slot (assign_roles), so that consumers wait
+// for the tile alone. The launch requires that rows of the vector's tensor begin at multiples of 16
+// bytes. Beyond the end of a sequence the engine would bring elements of the next one, so threads load
+// vectors along a ragged axis.
 #include <algorithm>
 #include <vector>
 
@@ -22,6 +23,8 @@ namespace {
 
 using namespace ir;
 
+/// Whether the engine takes the vector as a box of one line: up to 256 elements, in whole chunks of 16
+/// bytes.
 bool is_loadable(const Function& f, const Op& op, AxisId axis) {
   if (op.code != OpCode::load || f[op.results[0]].type != TileType{DType::f32, {axis}})
     return false;

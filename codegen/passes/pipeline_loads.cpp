@@ -289,7 +289,8 @@ class Pipeliner {
     return named(f_, next, name);
   }
 
-  /// Once their copies have completed.
+  /// Left operands that the loop does not change move into registers once their copies have
+  /// completed.
   void keep_operands(Builder& b, const Op& loop, int pending) {
     if (schedule_.keep_operands) keep_left_operands(b, loop, [&] { append_wait(b, pending); });
   }

@@ -120,8 +120,8 @@ struct Buffer {
   int rows = 0, columns = 0, stages = 1;
   int pitch = 0;   ///< elements from row to row; 0: swizzled
   int stride = 0;  ///< bytes from slot to slot; 0: slots follow each other
-  int offset =
-      0;  ///< bytes; set by plan_shared_memory, before which that of a vector counts from its tile
+  /// Bytes; set by plan_shared_memory. Until then the offset of a vector counts from its tile.
+  int offset = 0;
   /// Of a channel whose slots are filled and released: where the mbarriers lie that say of each
   /// slot that it is full, and that it is empty (0: the producer knows), and how many arrive there
   /// before it is. Set by plan_shared_memory.
