@@ -7,6 +7,7 @@ it is says PYTHONPATH: the first flashcore there.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -33,12 +34,13 @@ class Case:
     heads: int
     length: int
     head_dim: int
+    backward: bool = False  # the gradients in place of the output
 
     @property
     def name(self) -> str:
         kind = f"{self.kind} {self.size}" if self.size else self.kind
         shape = f"B{self.batch} H{self.heads} S{self.length} D{self.head_dim}"
-        return f"{self.dtype} {shape} {kind}"
+        return f"{self.dtype} {shape} {kind}" + (" backward" if self.backward else "")
 
 
 class Worker:
@@ -49,6 +51,7 @@ class Worker:
 
         self._torch, self._fc, self._timer = torch, fc, Timer(torch)
         self._warnings = hear_warnings(fc)
+        fc.set_compile_mode("eager")  # no other kernel serves meanwhile
 
     def _inputs(self, case: Case, sets: int) -> list[list[Any]]:
         dtype = self._torch.bfloat16 if case.dtype == "bf16" else self._torch.float16
@@ -58,12 +61,22 @@ class Worker:
             for _ in range(sets)
         ]
 
-    def _kernel(self, case: Case) -> Any:
-        given = variant(self._fc, self._torch, case.kind, case.size, case.length, case.heads)
+    def _arguments(self, case: Case) -> dict[str, Any]:
+        """Mask and score, as those of a spec and of attention()."""
+        fc, torch = self._fc, self._torch
+        return variant(fc, torch, case.kind, case.size, case.length, case.heads).arguments
+
+    def _spec(self, case: Case) -> Any:
         dtype = "f16" if case.dtype == "fp16" else case.dtype
-        return self._fc.jit(
-            self._fc.AttentionSpec(head_dim=case.head_dim, dtype=dtype, **given.arguments)
-        )
+        arguments = self._arguments(case)
+        return self._fc.AttentionSpec(head_dim=case.head_dim, dtype=dtype, **arguments)
+
+    def _gradients_code(self, case: Case) -> bytes:
+        from flashcore.kernels.attention_backward import AttentionBackward
+
+        spec = self._spec(case)
+        kernels = AttentionBackward(spec, self._fc.jit(spec).target).kernels(compiled=True)
+        return b"".join(kernel.cubin for kernel in kernels.kernels)
 
     def compile(self, cases: list[Case]) -> dict[str, Any]:
         """Fills the cache of kernels, on all cores, with what the cases launch."""
@@ -71,7 +84,9 @@ class Worker:
         def build(case: Case) -> str | None:
             try:
                 q, k, _ = self._inputs(case, 1)[0]
-                self._kernel(case).variant(q, k)
+                self._fc.jit(self._spec(case)).variant(q, k)
+                if case.backward:
+                    self._gradients_code(case)
             except self._fc.Error as error:
                 return str(error)
             return None
@@ -87,13 +102,27 @@ class Worker:
         elements = case.batch * case.heads * case.length * case.head_dim
         self._sets = self._timer.sets(4 * elements * 2)
         inputs = self._inputs(case, self._sets)
-        kernel = self._kernel(case)
-        out = self._torch.full_like(inputs[0][0], math.nan)
-        launched = kernel.variant(inputs[0][0], inputs[0][1])  # no other serves meanwhile
-        self._run = lambda index: kernel(*inputs[index], out=out)
-        self._run(0)
-        seen = out.flatten()[:: max(1, elements // SAMPLES)][:SAMPLES].float().tolist()
-        return {"code": hashlib.sha256(launched.cubin).hexdigest(), "seen": seen}
+        if case.backward:
+            code, made = self._load_backward(case, inputs)
+        else:
+            kernel = self._fc.jit(self._spec(case))
+            out = self._torch.full_like(inputs[0][0], math.nan)
+            self._run = lambda index: kernel(*inputs[index], out=out)
+            self._run(0)
+            code, made = kernel.variant(inputs[0][0], inputs[0][1]).cubin, [out]
+        step = max(1, elements // SAMPLES)
+        seen = [x for each in made for x in each.flatten()[::step][:SAMPLES].float().tolist()]
+        return {"code": hashlib.sha256(code).hexdigest(), "seen": seen}
+
+    def _load_backward(self, case: Case, inputs: list[list[Any]]) -> tuple[bytes, Any]:
+        """The machine code, and the gradients of the first inputs."""
+        grad, arguments = self._torch.autograd.grad, self._arguments(case)
+        for array in itertools.chain(*inputs):
+            array.requires_grad_()
+        outputs = [self._fc.attention(*each, **arguments) for each in inputs]
+        dout = self._torch.randn_like(outputs[0])
+        self._run = lambda index: grad(outputs[index], inputs[index], dout, retain_graph=True)
+        return self._gradients_code(case), self._run(0)
 
     def time(self, budget_ms: float, sustained_ms: float) -> dict[str, Any]:
         """The case that was loaded last."""
