@@ -156,6 +156,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("keep_operands", schedule.keep_operands);
   visit("load_vectors", schedule.load_vectors);
   visit("staged_stores", schedule.staged_stores);
+  visit("keep_addresses", schedule.keep_addresses);
   visit("last_tiles_first", schedule.last_tiles_first);
   visit("end_aligned_tiles", schedule.end_aligned_tiles);
   visit("grid_order", schedule.grid_order);

@@ -58,6 +58,9 @@ struct Schedule {
   bool load_vectors = false;
   /// Outputs go through shared memory, so that they are stored in whole 16-byte chunks.
   bool staged_stores = true;
+  /// The compiler may keep the addresses in shared memory at which a thread writes these outputs, from one
+  /// output tile of a persistent block to the next; else they are computed anew, which leaves registers.
+  bool keep_addresses = true;
   /// Block 0 gets the last tile of a parallel_tiles axis: the longest rows of a causal mask first.
   bool last_tiles_first = false;
   /// Tiles of a parallel_tiles axis end where the axis ends, so that the first of them is partial rather

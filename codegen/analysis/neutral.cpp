@@ -83,6 +83,8 @@ Fact NeutralAnalysis::derive(ValueId value) {
       return negate(operand(0));
     case OpCode::exp2:
       return operand(0).number ? Fact::of(std::exp2(*operand(0).number)) : Fact::same_as(value);
+    case OpCode::tanh:
+      return operand(0).number ? Fact::of(std::tanh(*operand(0).number)) : Fact{};
     case OpCode::add:
       return add(operand(0), operand(1));
     case OpCode::sub: {

@@ -3,8 +3,12 @@
 // there, and values computed from -inf are usually neutral again (exp2 of it is 0): so one `where`
 // at the first reduction is enough for a whole softmax. The pass inserts it, and proves that the
 // rest needs none.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "codegen/analysis/neutral.h"
 #include "codegen/analysis/warp_partition.h"
@@ -64,12 +68,46 @@ const Op* turned_cast(const Function& f, BlockId block, ValueId value) {
   return turned && made_in(f, block, cast->results[0]) ? cast : nullptr;
 }
 
-/// A known number beyond the axis, which a product multiplies by the other operand's zeros there.
+using Choices = std::map<ValueId, Fact>;
+
+/// A `where` that `value` is computed from, whose condition beyond the axis is not known and both of whose
+/// branches are numbers there; null if there is none.
+const Op* open_choice(const Function& f, ValueId value, NeutralAnalysis& analysis,
+                      std::set<ValueId>& seen) {
+  const Op* op = f.definition(value);
+  if (!op || !seen.insert(value).second || analysis.evaluate(value).number) return nullptr;
+  const auto is_number = [&](std::size_t k) {
+    return analysis.evaluate(op->operands[k]).number.has_value();
+  };
+  if (op->code == OpCode::where && is_number(1) && is_number(2)) return op;
+  for (const ValueId operand : op->operands)
+    if (const Op* found = open_choice(f, operand, analysis, seen)) return found;
+  return nullptr;
+}
+
+/// Whether `value` is a finite number beyond the axis, whichever branch each `where` takes there: a score
+/// of zeros that a causal mask may hide is 0 or -inf, so its weight is 1 or 0.
+bool is_finite(const Function& f, ValueId value, AxisId axis, const Choices& chosen = {}) {
+  constexpr std::size_t most_choices = 4;
+  NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
+  for (const auto& [choice, branch] : chosen) analysis.assume(choice, branch);
+  if (const std::optional<double> number = analysis.evaluate(value).number)
+    return std::isfinite(*number);
+  std::set<ValueId> seen;
+  const Op* choice = open_choice(f, value, analysis, seen);
+  if (!choice || chosen.size() == most_choices) return false;
+  return std::ranges::all_of(std::array{choice->operands[1], choice->operands[2]}, [&](ValueId v) {
+    Choices with = chosen;
+    with[choice->results[0]] = analysis.evaluate(v);
+    return is_finite(f, value, axis, with);
+  });
+}
+
+/// A finite number beyond the axis, which a product multiplies by the other operand's zeros there.
 bool meets_zeros(const Function& f, const Op& op, std::size_t k, AxisId axis) {
   if (op.code != OpCode::dot) return false;
   NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
-  const std::optional<double> number = analysis.evaluate(op.operands[k]).number;
-  return number && std::isfinite(*number) && analysis.evaluate(op.operands[1 - k]).is(0);
+  return analysis.evaluate(op.operands[1 - k]).is(0) && is_finite(f, op.operands[k], axis);
 }
 
 void mask_axis(Function& f, BlockId block, AxisId axis) {

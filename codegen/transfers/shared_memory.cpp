@@ -12,14 +12,24 @@ using namespace ir;
 
 namespace {
 
-/// What products in flight read: beside their sums a loop has no registers for the places of a
-/// thread.
+bool is_stored(const Function& f, const Op& convert) {
+  return any_op(f, f.body, [&](const Op& op) {
+    return op.code == OpCode::store && op.operands[0] == convert.results[0];
+  });
+}
+
 bool is_operand_in_flight(const Function& f, const Op& convert) {
   return any_op(f, f.body, [&](const Op& op) {
     return op.code == OpCode::dot && op.issued &&
            (tile_in_shared(f, op.operands[0]) == convert.results[0] ||
             tile_in_shared(f, op.operands[1]) == convert.results[0]);
   });
+}
+
+/// Whether a thread's addresses in a tile are computed wherever the tile is written. The compiler would
+/// keep them in registers otherwise, and a loop has none beside the sums of products in flight.
+bool computes_addresses_anew(const Function& f, const Schedule& schedule, const Op& convert) {
+  return is_operand_in_flight(f, convert) || (!schedule.keep_addresses && is_stored(f, convert));
 }
 
 /// Of an f32 tile in the layout of a product's sums, half a warp writes two chunks each of four
@@ -32,9 +42,7 @@ bool writes_rows_by_turns(const Function& f, const Schedule& schedule, const Op&
     return false;
   const AxisLayout &rows = layouts[0], &columns = layouts[1];
   return rows.lanes == 8 && columns.slots == 2 && columns.lanes == 4 &&
-         columns.fragments % 4 == 0 && any_op(f, f.body, [&](const Op& op) {
-           return op.code == OpCode::store && op.operands[0] == convert.results[0];
-         });
+         columns.fragments % 4 == 0 && is_stored(f, convert);
 }
 
 /// How many slots of a fragment lie side by side in shared memory.
@@ -141,7 +149,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   if (f_[from].layout.space == Space::opaque) return print_blocks(op);
   if (writes_rows_by_turns(f_, schedule_, op)) return print_row_pairs(op, shape);
   std::string first_row;
-  if (is_operand_in_flight(f_, op))
+  if (computes_addresses_anew(f_, schedule_, op))
     first_row = constant("fc::u32", f_[shape.axes[0]].name + "_here",
                          fmt::format("fc::in_place(static_cast<fc::u32>({}))",
                                      lane_offset(shape.axes[0], shape.layouts[0])));

@@ -23,6 +23,9 @@ enum Trait : unsigned {
   dynamic = 128,          ///< the dynamic persistent tile scheduler, with heads grouped for L2
   vectors = 256,          ///< of the loop's axis come with its tiles
   kept = 512,             ///< left operands stay in registers
+  one_condition = 1024,   ///< for plain scores under masks of one condition, as causal ones are
+  several = 2048,         ///< for plain scores under masks of several conditions, as windows are
+  anew = 4096,            ///< addresses of outputs are computed anew for each output tile
 };
 
 /// Tiles for queries and values of up to so many columns.
@@ -35,8 +38,9 @@ constexpr int any = 1 << 20;  // columns
 
 // ---- warpgroups: two, which divide the tile of 128 rows or columns
 
-/// Two iterations in flight where registers allow it, with ping-pong up to head_dim 96. From 97 to 128
-/// columns the sums leave no register for the number of the tile that the dynamic scheduler hands out.
+/// Two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
+/// leave no register for the number of the tile that the dynamic scheduler hands out: under windows, whose
+/// blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
 /// Up to 80 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
 /// shared memory as often as they read the rows.
 constexpr Tiles keys_of_warpgroups[] = {
@@ -44,14 +48,20 @@ constexpr Tiles keys_of_warpgroups[] = {
     {49, 64, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
     {65, 80, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
     {81, 96, 64, 128, 8, 1, 2,
-     peel_masks | ping_pong | ascending | vectors | kept | dynamic | masked_only},
+     peel_masks | ping_pong | ascending | vectors | kept | dynamic | masked_only | anew},
     {1, 32, 64, 128, 8, 1, 3, peel_masks | ascending | vectors | dynamic},
     {33, 48, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic},
     {49, 64, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic},
     {65, 80, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic | full_only},
+    {65, 80, 80, 128, 8, 1, 3, ping_pong | ascending | vectors | dynamic},
+    {81, 96, 64, 128, 8, 1, 3, peel_masks | ascending | vectors | dynamic | masked_only | anew},
     {81, 96, 80, 128, 8, 1, 2, peel_masks | ping_pong | ascending | vectors | dynamic},
+    {97, 112, 48, 128, 8, 1, 3,
+     peel_masks | ping_pong | ascending | vectors | dynamic | masked_only | anew},
     {97, 112, 80, 128, 8, 1, 2, ping_pong | ascending | vectors},
     {113, 128, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | full_only},
+    {113, 128, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | one_condition},
+    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | dynamic | several},
     {113, 128, 64, 128, 8, 1, 2, ascending | vectors | masked_only},
     {129, 144, 80, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
     {145, 176, 64, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
@@ -142,6 +152,9 @@ constexpr Tiles queries_of_blocks[] = {
 unsigned excluded_traits(const SpecTraits& of) {
   unsigned excluded = of.mask.is_full() ? masked_only : full_only;
   const AttentionSpec& spec = of.spec;
+  const bool plain = spec.score.text.empty() && of.mask.bounds_loop() && !of.mask.is_full();
+  if (!plain || of.mask.several()) excluded |= one_condition;
+  if (!plain || !of.mask.several()) excluded |= several;
   // A persistent block would have to find its segments for every output tile.
   if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic | vectors;
   // A softcap, lookups and a scan for visible tiles leave no register for the number of the
@@ -166,6 +179,7 @@ Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target
   s.ping_pong = tiles.traits & ping_pong;
   s.load_vectors = tiles.traits & vectors;
   s.keep_operands = tiles.traits & kept;
+  s.keep_addresses = !(tiles.traits & anew);
   s.descending = !(tiles.traits & ascending);
   s.persistent = tiles.traits & (persistent | dynamic);
   if (tiles.traits & dynamic) {

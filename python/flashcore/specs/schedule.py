@@ -32,6 +32,7 @@ class Schedule:
     keep_operands: bool = False
     load_vectors: bool = False
     staged_stores: bool = True
+    keep_addresses: bool = True
     last_tiles_first: bool = False
     end_aligned_tiles: bool = False
     grid_order: Literal["tiles_first", "tiles_last", "grouped"] = "tiles_first"

@@ -294,12 +294,12 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   // Does not compile when a field is added to the structure.
   const Schedule all;
   const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax,
-               keep_operands, load_vectors, staged_stores, peel_masks, descending, last_tiles_first,
-               end_aligned_tiles, grid_order, flat_grid, fixed_maximum, overlap_products,
-               rescale_before_product, rescale_before_wait, lazy_scaling, reduction_chains,
-               sums_by_products, ping_pong, persistent, tile_scheduler, positions_per_block,
-               outer_stages, cluster_splits, producer, blocks_per_processor, multicast_blocks] =
-      all;
+               keep_operands, load_vectors, staged_stores, keep_addresses, peel_masks, descending,
+               last_tiles_first, end_aligned_tiles, grid_order, flat_grid, fixed_maximum,
+               overlap_products, rescale_before_product, rescale_before_wait, lazy_scaling,
+               reduction_chains, sums_by_products, ping_pong, persistent, tile_scheduler,
+               positions_per_block, outer_stages, cluster_splits, producer, blocks_per_processor,
+               multicast_blocks] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -312,6 +312,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"softmax", {"shared"}},
       {"keep_operands", {true, false}},
       {"staged_stores", {true, false}},
+      {"keep_addresses", {true, false}},
       {"peel_masks", {true, false}},
       {"descending", {true, false}},
       {"last_tiles_first", {true, false}},
