@@ -5,11 +5,11 @@
 Batch, heads and lengths of every call are random. Each case runs in a process of its own: after
 `prepare`, which builds and loads all that the calls can come to; without it, where another kernel
 serves until the best one is built; and, to compare, with the same shapes at every call, and what
-torch takes for an addition. A host that is shared is slower by half now and then, for seconds:
-every case runs in several processes, which take turns, and the medians over these count; the least
-and the most are told beside them. The queue of the GPU is emptied before it fills, and a small
-kernel is queued before calls are timed again. Figures of two builds are those of two values of
-PYTHONPATH.
+torch takes for an addition of the same random shapes, and of the same at every call. A host that
+is shared is slower by half now and then, for seconds: every case runs in several processes, which
+take turns, and the medians over these count; the least and the most are told beside them. The
+queue of the GPU is emptied before it fills, and a small kernel is queued before calls are timed
+again. Figures of two builds are those of two values of PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from gpu_timing import machine, require_gpu
 
-CASES = ("prepared", "not prepared", "same shapes", "torch.add")
+CASES = ("prepared", "not prepared", "same shapes", "torch.add", "the same")
 AT_ONCE = 50  # calls between two looks at the GPU
 
 
@@ -55,7 +55,7 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
     if case == "prepared":
         ranges = {name: (1, getattr(options, name)) for name in ("batch", "heads")}
         kernel.prepare(lengths=(1, options.length), lse=False, **ranges)
-    if case in ("same shapes", "torch.add"):
+    if case in ("same shapes", "the same"):
         problems = [(1, 1, 64, 64)] * options.calls
     q, k, v, out = arrays(1, 1, 1, 1)
     kernel(q, k, v, out=out)  # of a process the first
@@ -68,8 +68,8 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
             torch.add(q, q, out=q)  # what the machine needs to wake up is not the call's
             for q, k, v, out in inputs:
                 start = time.perf_counter_ns()
-                if case == "torch.add":
-                    torch.add(k, v, out=out)
+                if case in ("torch.add", "the same"):
+                    torch.add(k, v, out=k)
                 else:
                     kernel(q, k, v, out=out)
                 micro.append((time.perf_counter_ns() - start) / 1e3)

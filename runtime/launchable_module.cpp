@@ -1,6 +1,8 @@
 #include "runtime/launchable_module.h"
 
+#include <future>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -69,9 +71,14 @@ LaunchableModule build_first_fitting(const Module& module,
                                      module.kernels().size(), schedules.size()),
                          "one list a kernel, in the module's order",
                          {}});
-  std::vector<std::shared_ptr<const CompiledKernel>> built;
+  using Built = std::shared_ptr<const CompiledKernel>;
+  std::vector<std::future<Built>> builds;
   for (std::size_t i = 0; i < schedules.size(); ++i)
-    built.push_back(build_first_fitting(module.kernels()[i], schedules[i], target));
+    builds.push_back(std::async(std::launch::async, [&, i] {
+      return build_first_fitting(module.kernels()[i], schedules[i], target);
+    }));
+  std::vector<Built> built;
+  for (std::future<Built>& build : builds) built.push_back(build.get());
   return {module, built};
 }
 

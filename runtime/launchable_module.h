@@ -45,7 +45,8 @@ class LaunchableModule {
   ModulePlan plan_;
 };
 
-/// The kernels of a module, each under the first of its schedules that fits (build_first_fitting).
+/// The kernels of a module, each under the first of its schedules that fits (build_first_fitting), built
+/// beside each other. Hooks are called by the threads that build.
 LaunchableModule build_first_fitting(const Module& module,
                                      std::span<const std::vector<Schedule>> schedules,
                                      const Target& target);

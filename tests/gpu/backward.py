@@ -1,6 +1,7 @@
 """Random gradients of attention on a GPU against torch's autograd in double precision.
 
     python tests/gpu/backward.py --cases 60 --seed 1
+    python tests/gpu/backward.py --seconds 60                                # what fits in a minute
     python tests/gpu/backward.py --device cpu --cases 5 --max-length 130     # in the emulator
 
 No gradient may be off by more than three times what autograd is off by in the inputs' own dtype,
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import time
 from dataclasses import dataclass
 
 import torch
@@ -163,16 +165,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--max-length", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no case begins later")
     arguments = parser.parse_args()
     torch.manual_seed(arguments.seed)
-    chance, bad = random.Random(arguments.seed), 0
-    for _ in range(arguments.cases):
+    chance, bad, done = random.Random(arguments.seed), 0, 0
+    end = time.monotonic() + arguments.seconds
+    while done < arguments.cases and time.monotonic() < end:
+        done += 1
         p = draw(chance, arguments.max_length)
         wrong = check(p, arguments.device)
         bad += bool(wrong)
         if wrong:
             print(p, wrong, flush=True)
-    print(f"{arguments.cases} cases, {bad} wrong")
+    print(f"{done} cases, {bad} wrong")
     raise SystemExit(bad > 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,13 @@ class ModuleKernel(CalledByName):
         cls, module: Module, schedules: Sequence[Sequence[Schedule]], target: str, compiled: bool
     ) -> ModuleKernel:
         """Each kernel under the first of its schedules that can run, and, compiled, whose code does
-        not spill."""
-        kernels = [
-            _first_fitting(program, choice, target, compiled)
-            for program, choice in zip(module.programs, schedules, strict=True)
-        ]
+        not spill. The kernels are compiled beside each other."""
+
+        def build(of: tuple[Program, Sequence[Schedule]]) -> ProgramKernel:
+            return _first_fitting(*of, target, compiled)
+
+        with ThreadPoolExecutor(len(module.programs)) as pool:
+            kernels = list(pool.map(build, zip(module.programs, schedules, strict=True)))
         return cls(module, kernels, target)
 
     @classmethod
