@@ -83,6 +83,7 @@ constexpr Tiles keys_of_warpgroups[] = {
 /// The sums and weights of tiles of 128 rows need more registers than a thread has. With three
 /// slots the products of an iteration run beside the scores of the next.
 constexpr Tiles adding_keys_of_warpgroups[] = {
+    {65, 128, 64, 128, 8, 1, 2, peel_masks | ascending | vectors},
     {1, 64, 64, 128, 8, 1, 3, peel_masks | ascending},
     {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
 };
