@@ -279,7 +279,8 @@ class RoleAssignment {
         const auto tile = std::ranges::find_if(
             f_[block].ops, [&](OpId other) { return other != id && f_[other].buffer == host; });
         f_[id].operands = {f_[*tile].results[0]};
-      } else if (const AxisId rows = f_[f_[id].results[0]].type.axes[0]; must_clear(f_[id], rows)) {
+      } else if (const AxisId rows = f_[f_[id].results[0]].type.axes[0];
+                 must_clear(f_[id], rows) || (f_[rows].ragged && hosts_vector(f_[id].buffer))) {
         const ValueId tile = rows == axis ? f_[block].arguments[0] : number_of_tile(b, rows);
         f_[id].operands = {tile};
       }
@@ -317,6 +318,11 @@ class RoleAssignment {
     const bool may_exceed =
         f_[rows].ragged || (has_computed_positions(f_, load) && may_end_in_tile(rows));
     return may_exceed && sums_rows_beyond_axis(f_, load.results[0]);
+  }
+
+  [[nodiscard]] bool hosts_vector(BufferId channel) const {
+    return std::ranges::any_of(f_.buffers,
+                               [&](const Buffer& other) { return other.beside == channel; });
   }
 
   /// Of the tile of an axis that the block is at.

@@ -6,6 +6,10 @@
 //                                          %left = sub (extent n), %tile * 64
 //                                          %beyond = lt %left, 64
 //                                          if %beyond { clear_rows %k, %left }
+//
+// The same elements of vectors beside the tile are cleared with it.
+#include <vector>
+
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -14,18 +18,34 @@ namespace {
 
 using namespace ir;
 
+/// The addresses of the vectors beside a tile, from here on.
+std::vector<ValueId> place_vectors(Builder& b, ValueId tile) {
+  Function& f = b.function();
+  std::vector<ValueId> vectors;
+  for (const OpId user : std::vector(f[b.block()].ops)) {
+    if (f[user].code != OpCode::beside || f[user].operands[0] != tile) continue;
+    std::erase(f[b.block()].ops, user);
+    b.place(user);
+    vectors.push_back(f[user].results[0]);
+  }
+  return vectors;
+}
+
 void clear_behind(Builder& b, OpId id) {
   Function& f = b.function();
   const ValueId number = f[id].operands[0], tile = f[id].results[0];
   const AxisId rows = f[tile].type.axes[0];
   f[id].operands.clear();
   b.go_behind(id);
+  const std::vector<ValueId> vectors = place_vectors(b, tile);
   const ValueId length = b.integer(f[rows].tile);
   const ValueId left =
       named(f, b.sub(b.extent(rows), b.mul(number, length)), f[rows].name + "_left");
   const ValueId beyond = b.elementwise(OpCode::lt, {left, length});
   build_if(b, beyond, [&](Builder& in) -> std::vector<ValueId> {
     in.append({.code = OpCode::clear_rows, .operands = {tile, left}});
+    for (const ValueId vector : vectors)
+      in.append({.code = OpCode::clear_rows, .operands = {vector, left}});
     return {};
   });
 }

@@ -10,8 +10,7 @@
 //
 // The vector lies behind a tile of the loop in the tile's slot (assign_roles), so that consumers wait
 // for the tile alone. The launch requires that rows of the vector's tensor begin at multiples of 16
-// bytes. Beyond the end of a sequence the engine would bring elements of the next one, so threads load
-// vectors along a ragged axis.
+// bytes. Elements beyond the end of a sequence are the next one's until threads clear them (clear_rows).
 #include <algorithm>
 #include <vector>
 
@@ -30,7 +29,7 @@ bool is_loadable(const Function& f, const Op& op, AxisId axis) {
     return false;
   constexpr int longest = 256, chunk = 16;
   const int length = f[axis].tile;
-  return op.coordinates.size() > 1 && op.coordinates.back().axis == axis && !f[axis].ragged &&
+  return op.coordinates.size() > 1 && op.coordinates.back().axis == axis &&
          !has_computed_positions(f, op) && length <= longest &&
          length * size_of(DType::f32) % chunk == 0;
 }

@@ -207,11 +207,17 @@ void KernelPrinter::print_wait(const Op& op) {
   }
 }
 
-/// Zeros in the last rows of a tile, by all threads of the role. A row's chunks fill its part of a
-/// panel, in whatever order.
+/// Zeros in the last rows of a tile, or the last elements of a vector, by all threads of the role. A row's
+/// chunks fill its part of a panel, in whatever order.
 void KernelPrinter::print_clearing(const Op& op) {
   const Buffer& buffer = f_[buffer_of(f_, op.operands[0])];
   const std::string tile = storage_[op.operands[0].index], first = scalar(op.operands[1]);
+  if (buffer.is_vector()) {
+    auto elements = out_.block("for (int at = fc::max(0, {}) + thread; at < {}; at += {})", first,
+                               buffer.columns, role_->warps * 32);
+    out_.line("fc::store_shared({} + at * 4, 0.f);", tile);
+    return;
+  }
   out_.line("const float zeros[4] = {{}};");
   for (const ChunkLoop& loop : chunk_loops(buffer)) {
     const int line = loop.width * 2, panel = buffer.rows * line;

@@ -156,7 +156,8 @@ unsigned excluded_traits(const SpecTraits& of) {
   const bool plain = spec.score.text.empty() && of.mask.bounds_loop() && !of.mask.is_full();
   if (!plain || of.mask.several()) excluded |= one_condition;
   if (!plain || !of.mask.several()) excluded |= several;
-  // A persistent block would have to find its segments for every output tile.
+  // A persistent block would have to find its segments for every output tile. Vectors of packed sequences
+  // beside their tiles are right, and not measured.
   if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic | vectors;
   // A softcap, lookups and a scan for visible tiles leave no register for the number of the
   // tile that the dynamic scheduler hands out.

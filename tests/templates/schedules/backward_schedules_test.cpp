@@ -65,7 +65,7 @@ TEST(BackwardSchedules, ThatKeepOperandsAreFollowedByOnesThatDoNot) {
   }
 }
 
-// The engine would bring another sequence's elements.
+// Those would have to be cleared behind each sequence, which is not measured.
 TEST(BackwardSchedules, LoadNoVectorsOfPackedSequences) {
   for (const AttentionSpec& spec : {AttentionSpec{.head_dim = 64, .layout = TensorLayout::thd},
                                     AttentionSpec{.head_dim = 64, .q_lens = true}})
