@@ -112,8 +112,8 @@ TEST(AttentionBackward, IsRightWithVectorsBesideTilesAndKeptOperands) {
   }
 }
 
-// Behind a sequence lie the log-sum-exps of the next one. With scores of hundreds some are so small that
-// weights made of them would be infinite, which zeros of dO do not make right.
+// Behind a sequence lie the log-sum-exps of the next one, some of them so small that weights made of them
+// would be infinite, which zeros of dO do not make right.
 TEST(AttentionBackward, IsRightWithVectorsOfPackedSequencesBesideTiles) {
   const Target& target = find_target("sm_90a");
   BackwardProblem problem = of_sequences({5, 0, 130, 1, 70}, {5, 3, 130, 0, 70});
@@ -185,11 +185,15 @@ TEST(AttentionBackward, IsRightForLargeScores) {
   expect_right({.head_dim = 64, .mask = causal()}, is_causal, {large});
 }
 
+// Weights beyond a sequence, made of the next one's log-sum-exps, would be infinite where scores are large.
 TEST(AttentionBackward, IsRightForPackedSequences) {
+  BackwardProblem large = of_sequences({5, 0, 130, 1, 70}, {5, 3, 130, 0, 70});
+  large.spread = 200;
   for (const Mask& mask : {full(), causal()})
-    expect_right({.head_dim = 64, .mask = mask, .layout = TensorLayout::thd},
-                 mask.is_full() ? everything : is_causal,
-                 {of_sequences({5, 0, 130, 1}, {5, 3, 130, 0}), of_sequences({64, 3}, {1, 200})});
+    expect_right(
+        {.head_dim = 64, .mask = mask, .layout = TensorLayout::thd},
+        mask.is_full() ? everything : is_causal,
+        {of_sequences({5, 0, 130, 1}, {5, 3, 130, 0}), of_sequences({64, 3}, {1, 200}), large});
 }
 
 TEST(AttentionBackward, IsRightForPackedSequencesWithGroups) {
@@ -205,9 +209,11 @@ TEST(AttentionBackward, IsRightForPaddedSequences) {
   BackwardProblem problem = of_sequences({140, 0, 1, 77}, {150, 33, 0, 100});
   problem.q_len = 140;
   problem.kv_len = 150;
+  BackwardProblem large = problem;
+  large.spread = 200;
   for (const Mask& mask : {full(), causal()})
     expect_right({.head_dim = 64, .mask = mask, .q_lens = true, .kv_lens = true},
-                 mask.is_full() ? everything : is_causal, {problem});
+                 mask.is_full() ? everything : is_causal, {problem, large});
 }
 
 TEST(AttentionBackward, IsRightForWideHeadsOfGroupsAndSequences) {
