@@ -27,7 +27,8 @@ from typing import Any
 
 from gpu_timing import machine, require_gpu
 
-CASES = ("prepared", "not prepared", "same shapes", "torch.add", "the same")
+ADDITIONS = ("torch.add", "torch.add, same shapes")
+CASES = ("prepared", "not prepared", "same shapes", *ADDITIONS)
 AT_ONCE = 50  # calls between two looks at the GPU
 
 
@@ -55,7 +56,7 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
     if case == "prepared":
         ranges = {name: (1, getattr(options, name)) for name in ("batch", "heads")}
         kernel.prepare(lengths=(1, options.length), lse=False, **ranges)
-    if case in ("same shapes", "the same"):
+    if case.endswith("same shapes"):
         problems = [(1, 1, 64, 64)] * options.calls
     q, k, v, out = arrays(1, 1, 1, 1)
     kernel(q, k, v, out=out)  # of a process the first
@@ -68,7 +69,7 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
             torch.add(q, q, out=q)  # what the machine needs to wake up is not the call's
             for q, k, v, out in inputs:
                 start = time.perf_counter_ns()
-                if case in ("torch.add", "the same"):
+                if case in ADDITIONS:
                     torch.add(k, v, out=k)
                 else:
                     kernel(q, k, v, out=out)
@@ -109,14 +110,14 @@ def main() -> int:
                 return done.returncode
             found[case].append(json.loads(done.stdout.splitlines()[-1]))
     columns = ("median us", "least", "most", "99.9 % us", "most us", "over 30 us", "compiled")
-    print(f"{'case':<14}", *(f"{column:>10}" for column in columns))
+    print(f"{'case':<22}", *(f"{column:>10}" for column in columns))
     for case, runs in found.items():
         medians = [run["median_us"] for run in runs]
         middle = [statistics.median(run[name] for run in runs) for name in ("p999_us", "most_us")]
         figures = (statistics.median(medians), min(medians), max(medians), *middle)
         counts = (sum(run[name] for run in runs) for name in ("over_30_us", "compiled"))
         print(
-            f"{case:<14}",
+            f"{case:<22}",
             *(f"{figure:>10.2f}" for figure in figures),
             *(f"{count:>10}" for count in counts),
             flush=True,

@@ -7,7 +7,7 @@
 //                                          %beyond = lt %left, 64
 //                                          if %beyond { clear_rows %k, %left }
 //
-// The same elements of vectors beside the tile are cleared with it.
+// Vectors beside the tile, which lie in its slot, are cleared from the same position on.
 #include <vector>
 
 #include "codegen/passes/passes.h"

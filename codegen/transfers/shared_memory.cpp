@@ -26,8 +26,8 @@ bool is_operand_in_flight(const Function& f, const Op& convert) {
   });
 }
 
-/// Whether a thread's addresses in a tile are computed wherever the tile is written. The compiler would
-/// keep them in registers otherwise, and a loop has none beside the sums of products in flight.
+/// Whether the addresses at which a thread writes a tile of shared memory are computed at each write. The
+/// compiler would keep them in registers otherwise, and a loop with products in flight has none left.
 bool computes_addresses_anew(const Function& f, const Schedule& schedule, const Op& convert) {
   return is_operand_in_flight(f, convert) || (!schedule.keep_addresses && is_stored(f, convert));
 }

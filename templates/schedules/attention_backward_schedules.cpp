@@ -41,8 +41,8 @@ constexpr int any = 1 << 20;  // columns
 /// Two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
 /// leave no register for the number of the tile that the dynamic scheduler hands out: under windows, whose
 /// blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
-/// Up to 80 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
-/// shared memory as often as they read the rows.
+/// Up to 80 columns, and 96 under a mask, the keys and values are kept, where the compiler can: tiles of few
+/// rows read them from shared memory as often as they read the rows.
 constexpr Tiles keys_of_warpgroups[] = {
     {1, 48, 96, 128, 8, 1, 2, peel_masks | ascending | vectors | kept | dynamic},
     {49, 64, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
@@ -156,8 +156,8 @@ unsigned excluded_traits(const SpecTraits& of) {
   const bool plain = spec.score.text.empty() && of.mask.bounds_loop() && !of.mask.is_full();
   if (!plain || of.mask.several()) excluded |= one_condition;
   if (!plain || !of.mask.several()) excluded |= several;
-  // A persistent block would have to find its segments for every output tile. Vectors of packed sequences
-  // beside their tiles are right, and not measured.
+  // A persistent block would have to find its segments for every output tile. With load_vectors the
+  // programs of packed and padded sequences are right, but were never timed.
   if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic | vectors;
   // A softcap, lookups and a scan for visible tiles leave no register for the number of the
   // tile that the dynamic scheduler hands out.

@@ -64,7 +64,7 @@ TEST(BackwardSchedules, ThatKeepOperandsAreFollowedByOnesThatDoNot) {
   }
 }
 
-// Those would have to be cleared behind each sequence, which is not measured.
+// Threads would clear them behind the end of each sequence, and how long that takes was never timed.
 TEST(BackwardSchedules, LoadNoVectorsOfPackedSequences) {
   for (const AttentionSpec& spec : {AttentionSpec{.head_dim = 64, .layout = TensorLayout::thd},
                                     AttentionSpec{.head_dim = 64, .q_lens = true}})
