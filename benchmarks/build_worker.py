@@ -35,12 +35,19 @@ class Case:
     length: int
     head_dim: int
     backward: bool = False  # the gradients in place of the output
+    packed: bool = False  # the batch's sequences, all of one length, behind each other in one tensor
 
     @property
     def name(self) -> str:
         kind = f"{self.kind} {self.size}" if self.size else self.kind
         shape = f"B{self.batch} H{self.heads} S{self.length} D{self.head_dim}"
-        return f"{self.dtype} {shape} {kind}" + (" backward" if self.backward else "")
+        asked = (" packed" if self.packed else "") + (" backward" if self.backward else "")
+        return f"{self.dtype} {shape} {kind}{asked}"
+
+    @property
+    def sequences(self) -> int:
+        """How many lie in one tensor."""
+        return self.batch if self.packed else 1
 
 
 class Worker:
@@ -56,15 +63,26 @@ class Worker:
     def _inputs(self, case: Case, sets: int) -> list[list[Any]]:
         dtype = self._torch.bfloat16 if case.dtype == "bf16" else self._torch.float16
         shape = (case.batch, case.heads, case.length, case.head_dim)
+        if case.packed:
+            shape = (case.batch * case.length, case.heads, case.head_dim)
         return [
             [self._torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3)]
             for _ in range(sets)
         ]
 
     def _arguments(self, case: Case) -> dict[str, Any]:
-        """Mask and score, as those of a spec and of attention()."""
+        """Mask, score and layout, as those of a spec and of attention()."""
         fc, torch = self._fc, self._torch
-        return variant(fc, torch, case.kind, case.size, case.length, case.heads).arguments
+        own = variant(fc, torch, case.kind, case.size, case.length, case.heads).arguments
+        return own | {"layout": "thd"} if case.packed else own
+
+    def _lengths(self, case: Case) -> dict[str, Any]:
+        """Where packed sequences begin, as kernels and attention() take it."""
+        if not case.packed:
+            return {}
+        every = range(0, (case.batch + 1) * case.length, case.length)
+        begins = self._torch.tensor(every, dtype=self._torch.int32, device="cuda")
+        return {"cu_seqlens_q": begins, "cu_seqlens_k": begins, "max_q_len": case.length}
 
     def _spec(self, case: Case) -> Any:
         dtype = "f16" if case.dtype == "fp16" else case.dtype
@@ -84,7 +102,7 @@ class Worker:
         def build(case: Case) -> str | None:
             try:
                 q, k, _ = self._inputs(case, 1)[0]
-                self._fc.jit(self._spec(case)).variant(q, k)
+                self._fc.jit(self._spec(case)).variant(q, k, case.sequences)
                 if case.backward:
                     self._gradients_code(case)
             except self._fc.Error as error:
@@ -105,18 +123,19 @@ class Worker:
         if case.backward:
             code, made = self._load_backward(case, inputs)
         else:
-            kernel = self._fc.jit(self._spec(case))
+            kernel, lengths = self._fc.jit(self._spec(case)), self._lengths(case)
             out = self._torch.full_like(inputs[0][0], math.nan)
-            self._run = lambda index: kernel(*inputs[index], out=out)
+            self._run = lambda index: kernel(*inputs[index], out=out, **lengths)
             self._run(0)
-            code, made = kernel.variant(inputs[0][0], inputs[0][1]).cubin, [out]
+            code, made = kernel.variant(inputs[0][0], inputs[0][1], case.sequences).cubin, [out]
         step = max(1, elements // SAMPLES)
         seen = [x for each in made for x in each.flatten()[::step][:SAMPLES].float().tolist()]
         return {"code": hashlib.sha256(code).hexdigest(), "seen": seen}
 
     def _load_backward(self, case: Case, inputs: list[list[Any]]) -> tuple[bytes, Any]:
         """The machine code, and the gradients of the first inputs."""
-        grad, arguments = self._torch.autograd.grad, self._arguments(case)
+        grad = self._torch.autograd.grad
+        arguments = self._arguments(case) | self._lengths(case)
         for array in itertools.chain(*inputs):
             array.requires_grad_()
         outputs = [self._fc.attention(*each, **arguments) for each in inputs]

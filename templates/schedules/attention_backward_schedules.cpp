@@ -3,6 +3,7 @@
 // next are taken. Those for wgmma were measured on one H200 (docs/performance_hopper.md); the others
 // keep what FlashAttention-2's tiles keep in registers.
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "templates/attention_backward.h"
@@ -13,20 +14,32 @@ namespace flashcore {
 namespace {
 
 enum Trait : unsigned {
-  full_only = 1,    ///< for full masks alone
-  masked_only = 2,  ///< for all others alone
-  peel_masks = 4,
-  ping_pong = 8,
-  ascending = 16,
-  persistent = 32,
-  last_tiles_first = 64,  ///< under a mask
-  dynamic = 128,          ///< the dynamic persistent tile scheduler, with heads grouped for L2
-  vectors = 256,          ///< of the loop's axis come with its tiles
-  kept = 512,             ///< left operands stay in registers
-  one_condition = 1024,   ///< for plain scores under masks of one condition, as causal ones are
-  several = 2048,         ///< for plain scores under masks of several conditions, as windows are
-  anew = 4096,            ///< addresses of outputs are computed anew for each output tile
+  // For which specs a row of a table is: those of the kinds that it names, where it names any.
+  full = 1,     ///< masks that hide nothing
+  causal = 2,   ///< those of one condition that bounds the loop
+  windows = 4,  ///< of several such conditions
+  scanned = 8,  ///< others: a block scans for the tiles that it visits
+  plain = 16,   ///< without a score expression
+  softcapped = 32,
+  scored = 64,  ///< with any other score expression
+  dense = 128,
+  ragged = 256,  ///< packed or padded sequences
+  // What its schedule has.
+  peel_masks = 512,
+  ping_pong = 1024,
+  ascending = 2048,
+  persistent = 4096,
+  last_tiles_first = 8192,  ///< under a mask
+  /// Where blocks may be persistent: the dynamic tile scheduler, with heads grouped for L2.
+  dynamic = 16384,
+  vectors = 32768,  ///< of the loop's axis come with its tiles
+  kept = 65536,     ///< left operands stay in registers
+  anew = 131072,    ///< addresses of outputs are computed anew for each output tile
 };
+constexpr unsigned masks = full | causal | windows | scanned, masked = masks & ~full;
+/// Of masked ones, those whose blocks may be persistent.
+constexpr unsigned persistent_masked = dense | causal | windows | plain | scored;
+constexpr unsigned scores = plain | softcapped | scored, sequences = dense | ragged;
 
 /// Tiles for queries and values of up to so many columns.
 struct Tiles {
@@ -38,43 +51,57 @@ constexpr int any = 1 << 20;  // columns
 
 // ---- warpgroups: two, which divide the tile of 128 rows or columns
 
+/// What nearly all loops over rows have.
+constexpr unsigned usual = peel_masks | ascending | vectors;
 /// Two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
 /// leave no register for the number of the tile that the dynamic scheduler hands out: under windows, whose
 /// blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
-/// Up to 80 columns, and 96 under a mask, the keys and values are kept, where the compiler can: tiles of few
-/// rows read them from shared memory as often as they read the rows.
+/// Up to 96 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
+/// shared memory as often as they read the rows. Blocks that are not persistent have registers for more rows.
 constexpr Tiles keys_of_warpgroups[] = {
-    {1, 48, 96, 128, 8, 1, 2, peel_masks | ascending | vectors | kept | dynamic},
-    {49, 64, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
-    {65, 80, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | kept | dynamic},
-    {81, 96, 64, 128, 8, 1, 2,
-     peel_masks | ping_pong | ascending | vectors | kept | dynamic | masked_only | anew},
-    {1, 32, 64, 128, 8, 1, 3, peel_masks | ascending | vectors | dynamic},
-    {33, 48, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic},
-    {49, 64, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic},
-    {65, 80, 80, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | dynamic | full_only},
+    {1, 48, 64, 128, 8, 1, 3, usual | ping_pong | softcapped},
+    {49, 96, 64, 128, 8, 1, 2, usual | ping_pong | softcapped},
+    {97, 112, 48, 128, 8, 1, 2, usual | softcapped},
+    {113, 128, 32, 128, 8, 1, 3, usual | ping_pong | softcapped | causal},
+    {129, 192, 64, 128, 8, 1, 2, peel_masks | ping_pong | vectors | softcapped | causal},
+    {1, 32, 128, 128, 8, 1, 2, usual | kept | dynamic},
+    {33, 48, 80, 128, 8, 1, 2, usual | kept | ragged},
+    {33, 48, 96, 128, 8, 1, 2, usual | kept | dynamic},
+    {49, 64, 64, 128, 8, 1, 2, usual | ping_pong | kept | ragged},
+    {49, 64, 64, 128, 8, 1, 3, usual | ping_pong | kept | dynamic},
+    {65, 96, 64, 128, 8, 1, 2, usual | kept | ragged},
+    {65, 80, 48, 128, 8, 1, 3, usual | ping_pong | kept | dynamic},
+    {81, 96, 64, 128, 8, 1, 2, usual | ping_pong | kept | dynamic | causal | windows | anew},
+    {1, 32, 128, 128, 8, 1, 2, usual | dynamic},
+    {33, 48, 64, 128, 8, 1, 3, usual | ping_pong | dynamic},
+    {49, 64, 96, 128, 8, 1, 3, usual | ping_pong | ragged},
+    {49, 64, 80, 128, 8, 1, 3, usual | ping_pong | dynamic},
+    {65, 80, 80, 128, 8, 1, 3, usual | ping_pong | dynamic | full},
     {65, 80, 80, 128, 8, 1, 3, ping_pong | ascending | vectors | dynamic},
-    {81, 96, 64, 128, 8, 1, 3, peel_masks | ascending | vectors | dynamic | masked_only | anew},
-    {81, 96, 80, 128, 8, 1, 2, peel_masks | ping_pong | ascending | vectors | dynamic},
-    {97, 112, 48, 128, 8, 1, 3,
-     peel_masks | ping_pong | ascending | vectors | dynamic | masked_only | anew},
+    {81, 96, 64, 128, 8, 1, 3, usual | dynamic | masked | anew},
+    {81, 96, 64, 128, 8, 1, 3, usual | ping_pong | ragged},
+    {81, 96, 80, 128, 8, 1, 2, usual | ping_pong | dynamic},
+    {97, 112, 64, 128, 8, 1, 3, usual | ping_pong | scanned | dense},
+    {97, 112, 48, 128, 8, 1, 3, usual | ping_pong | dynamic | causal | windows | dense | anew},
     {97, 112, 80, 128, 8, 1, 2, ping_pong | ascending | vectors},
-    {113, 128, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | full_only},
-    {113, 128, 48, 128, 8, 1, 3, peel_masks | ping_pong | ascending | vectors | one_condition},
-    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | dynamic | several},
-    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | masked_only},
-    {129, 144, 80, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
-    {145, 176, 64, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
-    {177, 192, 48, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked_only},
+    {113, 128, 48, 128, 8, 1, 3, usual | plain | masked | ragged},
+    {113, 128, 48, 128, 8, 1, 3, usual | ping_pong | plain | full | causal},
+    {113, 128, 48, 128, 8, 1, 3, usual | scored | causal},
+    {113, 128, 64, 128, 8, 1, 2, usual | scored | causal},
+    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | dynamic | plain | windows},
+    {113, 128, 64, 128, 8, 1, 2, ascending | vectors | masked},
+    {129, 144, 80, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked},
+    {145, 176, 64, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked},
+    {177, 192, 48, 128, 8, 1, 3, ping_pong | vectors | dynamic | masked},
     {129, 144, 80, 128, 8, 1, 3, ping_pong | vectors},
     {145, 176, 64, 128, 8, 1, 3, ping_pong | vectors},
     {177, 192, 48, 128, 8, 1, 3, ping_pong | vectors},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending | dynamic},
     {1, 96, 64, 128, 8, 1, 3, peel_masks | ping_pong | ascending},
-    {97, 128, 48, 128, 8, 1, 3, peel_masks | ascending | full_only},
+    {97, 128, 48, 128, 8, 1, 3, peel_masks | ascending | full},
     {1, 128, 64, 128, 8, 1, 2, ascending},
-    {129, 192, 64, 128, 8, 1, 2, ping_pong | dynamic | masked_only},
-    {193, any, 48, 128, 8, 1, 2, ping_pong | dynamic | masked_only},
+    {129, 192, 64, 128, 8, 1, 2, ping_pong | dynamic | masked},
+    {193, any, 48, 128, 8, 1, 2, ping_pong | dynamic | masked},
     {129, 192, 64, 128, 8, 1, 2, ping_pong},
     {193, any, 48, 128, 8, 1, 2, ping_pong},
     {1, any, 32, 128, 8, 1, 2},
@@ -88,30 +115,35 @@ constexpr Tiles adding_keys_of_warpgroups[] = {
     {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
 };
 constexpr Tiles values_of_warpgroups[] = {
-    {129, 192, 64, 128, 8, 1, 3, peel_masks | ping_pong | vectors | full_only},
-    {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | vectors | full_only},
-    {129, 192, 64, 128, 8, 1, 3, vectors | dynamic | masked_only},
-    {193, any, 64, 128, 8, 1, 2, vectors | dynamic | masked_only},
-    {1, 192, 96, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
-    {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | full_only},
-    {1, 192, 96, 128, 8, 1, 2, dynamic | masked_only},
-    {1, 192, 96, 128, 8, 1, 2, masked_only},
-    {193, any, 64, 128, 8, 1, 2, dynamic | masked_only},
+    {129, 192, 64, 128, 8, 1, 3, peel_masks | ping_pong | vectors | full},
+    {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | vectors | full},
+    {129, 192, 64, 128, 8, 1, 3, vectors | dynamic | masked},
+    {193, any, 64, 128, 8, 1, 2, vectors | dynamic | masked},
+    {1, 192, 96, 128, 8, 1, 2, peel_masks | ping_pong | full},
+    {193, any, 64, 128, 8, 1, 2, peel_masks | ping_pong | full},
+    {1, 192, 96, 128, 8, 1, 2, dynamic | masked},
+    {1, 192, 96, 128, 8, 1, 2, masked},
+    {193, any, 64, 128, 8, 1, 2, dynamic | masked},
     {1, any, 64, 128, 8, 1, 2},
     {1, any, 32, 128, 8, 1, 2},
 };
 /// As many keys as leave three slots: two iterations in flight hold the keys of both.
 constexpr Tiles queries_of_warpgroups[] = {
-    {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full_only},
-    {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full_only},
-    {65, 96, 128, 96, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
-    {97, 128, 128, 64, 8, 1, 3, persistent | ping_pong | full_only},
-    {97, 112, 128, 80, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
-    {113, 128, 128, 80, 8, 1, 3, peel_masks | last_tiles_first | dynamic | masked_only},
-    {129, 192, 128, 64, 8, 1, 2, persistent | ping_pong | full_only},
-    {193, any, 128, 48, 8, 1, 2, persistent | ping_pong | full_only},
-    {129, 192, 128, 64, 8, 1, 2, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
-    {193, any, 128, 48, 8, 1, 2, peel_masks | ping_pong | last_tiles_first | dynamic | masked_only},
+    {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full},
+    {1, 64, 128, 64, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | softcapped | causal},
+    {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full},
+    {65, 96, 128, 96, 8, 1, 3,
+     peel_masks | ping_pong | last_tiles_first | dynamic | persistent_masked},
+    {97, 128, 128, 64, 8, 1, 3, persistent | ping_pong | full},
+    {97, 112, 128, 80, 8, 1, 3,
+     peel_masks | ping_pong | last_tiles_first | dynamic | persistent_masked},
+    {113, 128, 128, 80, 8, 1, 3, peel_masks | last_tiles_first | dynamic | persistent_masked},
+    {129, 192, 128, 64, 8, 1, 2, persistent | ping_pong | full},
+    {193, any, 128, 48, 8, 1, 2, persistent | ping_pong | full},
+    {129, 192, 128, 64, 8, 1, 2,
+     peel_masks | ping_pong | last_tiles_first | dynamic | persistent_masked},
+    {193, any, 128, 48, 8, 1, 2,
+     peel_masks | ping_pong | last_tiles_first | dynamic | persistent_masked},
     {1, 64, 128, 128, 8, 1, 3, ping_pong | last_tiles_first},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | last_tiles_first},
     {97, 128, 128, 64, 8, 1, 3, ping_pong | last_tiles_first},
@@ -149,24 +181,35 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-/// The traits of tiles that are not for a spec.
-unsigned excluded_traits(const SpecTraits& of) {
-  unsigned excluded = of.mask.is_full() ? masked_only : full_only;
+/// The kinds of a spec.
+unsigned kinds_of(const SpecTraits& of) {
   const AttentionSpec& spec = of.spec;
-  const bool plain = spec.score.text.empty() && of.mask.bounds_loop() && !of.mask.is_full();
-  if (!plain || of.mask.several()) excluded |= one_condition;
-  if (!plain || !of.mask.several()) excluded |= several;
-  // A persistent block would have to find its segments for every output tile. With load_vectors the
-  // programs of packed and padded sequences are right, but were never timed.
-  if (spec.packed() || spec.q_lens || spec.kv_lens) excluded |= persistent | dynamic | vectors;
-  // A softcap, lookups and a scan for visible tiles leave no register for the number of the
-  // tile that the dynamic scheduler hands out.
-  if (!of.mask.bounds_loop() || of.score.softcap || of.score.looks_up) excluded |= dynamic;
-  return excluded;
+  const unsigned mask = of.mask.is_full()        ? full
+                        : !of.mask.bounds_loop() ? scanned
+                        : of.mask.several()      ? windows
+                                                 : causal;
+  const unsigned score = spec.score.text.empty() ? plain : of.score.softcap ? softcapped : scored;
+  return mask | score | (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
 }
 
-Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target& target,
-                     bool of_warpgroups) {
+bool are_for(const Tiles& tiles, unsigned kinds) {
+  return std::ranges::all_of(std::array{masks, scores, sequences}, [&](unsigned group) {
+    return !(tiles.traits & group) || (tiles.traits & group & kinds);
+  });
+}
+
+/// Which schedulers of tiles blocks can have: a set of `persistent` and `dynamic`. Blocks of ragged
+/// sequences would have to find their segments for every output tile; a softcap, lookups and a scan for
+/// visible tiles leave no register for the number of the tile that the dynamic scheduler hands out.
+unsigned schedulers_of(const SpecTraits& of, unsigned kinds) {
+  if (kinds & ragged) return 0;
+  if ((kinds & (softcapped | scanned)) || of.score.looks_up) return persistent;
+  return persistent | dynamic;
+}
+
+Schedule schedule_of(const Tiles& tiles, unsigned schedulers, const AttentionSpec& spec,
+                     const Target& target, bool of_warpgroups) {
+  const unsigned scheduler = tiles.traits & schedulers;
   Schedule s;
   if (of_warpgroups)
     s = warpgroup_tiles(tiles.rows, tiles.cols);
@@ -183,8 +226,8 @@ Schedule schedule_of(const Tiles& tiles, const AttentionSpec& spec, const Target
   s.keep_operands = tiles.traits & kept;
   s.keep_addresses = !(tiles.traits & anew);
   s.descending = !(tiles.traits & ascending);
-  s.persistent = tiles.traits & (persistent | dynamic);
-  if (tiles.traits & dynamic) {
+  s.persistent = scheduler != 0;
+  if (scheduler & dynamic) {
     s.tile_scheduler = PersistentScheduler::dynamic;
     s.grid_order = GridOrder::grouped;
   }
@@ -229,11 +272,14 @@ std::vector<Schedule> attention_backward_schedules(std::string_view program,
     return elementwise(spec, target, program == "attention_backward_groups" ? "cols" : "rows");
   std::vector<Schedule> schedules;
   const int columns = round_up(widest(spec));
-  const unsigned excluded = excluded_traits(SpecTraits(spec));
+  const SpecTraits traits(spec);
+  const unsigned kinds = kinds_of(traits), schedulers = schedulers_of(traits, kinds);
   const auto add = [&](std::span<const Tiles> table, bool of_warpgroups) {
-    for (const Tiles& tiles : table)
-      if (tiles.least <= columns && columns <= tiles.most && !(tiles.traits & excluded))
-        schedules.push_back(schedule_of(tiles, spec, target, of_warpgroups));
+    for (const Tiles& tiles : table) {
+      if (columns < tiles.least || tiles.most < columns || !are_for(tiles, kinds)) continue;
+      const Schedule s = schedule_of(tiles, schedulers, spec, target, of_warpgroups);
+      if (std::ranges::find(schedules, s) == schedules.end()) schedules.push_back(s);
+    }
   };
   if (target.wgmma) add(own->of_warpgroups, true);
   add(target.mma_m16n8k16 ? own->of_warps : own->of_blocks, false);
