@@ -35,7 +35,9 @@ class Case:
     length: int
     head_dim: int
     backward: bool = False  # the gradients in place of the output
-    packed: bool = False  # the batch's sequences, all of one length, behind each other in one tensor
+    packed: bool = (
+        False  # the batch's sequences, all of one length, behind each other in one tensor
+    )
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ Module module_of(const char* name, const AttentionSpec& spec, std::vector<Progra
     workspaces.insert(workspaces.end(), {"dk_heads", "dv_heads"});
   }
   ModuleBuilder m(name);
+  if (spec.packed()) m.number("aligned_rows", aligned_rows_text(spec));
   for (Program& program : programs) m.kernel(std::move(program));
   for (std::string& workspace : workspaces) m.workspace(std::move(workspace));
   return m.finish();
@@ -52,8 +53,8 @@ Inputs declare_inputs(const AttentionTensors& t, bool with_dscores = true) {
   in.k = t.input("k", t.kv_heads, t.kv_len, spec.stored_dim());
   if (with_dscores) in.v = t.input("v", t.kv_heads, t.kv_len, spec.stored_value_dim());
   in.dout = t.input("dout", t.heads, t.q_len, spec.stored_value_dim());
-  in.lse = t.row_input("lse_log2");
-  if (with_dscores) in.delta = t.row_input("delta");
+  in.lse = t.aligned_row_input("lse_log2");
+  if (with_dscores) in.delta = t.aligned_row_input("delta");
   in.scale = b.scalar("scale", DType::f32, /*positive=*/true);
   in.d = b.whole("d", spec.stored_dim());
   in.d_v = b.whole("d_v", spec.stored_value_dim());
@@ -118,7 +119,7 @@ Program keys_program(const AttentionSpec& given, const char* name, const Gradien
   const auto add_rows = [&](const Sums& s) {
     const Tile query = load(t.at(in.q, t.head, rows, in.d)).named("query");
     const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
-    const Tile lse = load(t.at(in.lse, rows)).named("lse");
+    const Tile lse = load(t.at_aligned(in.lse, rows)).named("lse");
     const Tile products = dot(key, transpose(query));
     const Tile probs = probs_of(t, in, rows, cols, products, lse);
     Tile dprobs;
@@ -127,7 +128,7 @@ Program keys_program(const AttentionSpec& given, const char* name, const Gradien
     if (wanted.dv) next.dv = s.dv + dot(cast(probs, spec.dtype), dout);
     if (!wanted.dk) return next;
     // Behind everything else: at head_dim 128 there is no register to spare for a delta.
-    const Tile delta = load(t.at(in.delta, rows)).named("delta");
+    const Tile delta = load(t.at_aligned(in.delta, rows)).named("delta");
     const Tile change =
         cast(dscores_of(t, in, rows, cols, products, probs, dprobs, delta), spec.dtype);
     if (wanted.dq)
@@ -163,14 +164,14 @@ Program attention_backward_rows(const AttentionSpec& given) {
   const Tensor o = t.input("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor dout = t.input("dout", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = t.row_input("lse");
-  const Tensor delta = t.row_output("delta"), lse_log2 = t.row_output("lse_log2");
+  const Tensor delta = t.aligned_row_output("delta"), lse_log2 = t.aligned_row_output("lse_log2");
   t.set_segments_alone(rows, Heads::queries);
 
   const Tile out = cast(load(t.at(o, t.head, rows, d_v)).named("out"), DType::f32);
   const Tile dout_tile = cast(load(t.at(dout, t.head, rows, d_v)).named("dout"), DType::f32);
-  store(t.at(delta, rows), reduce_sum(out * dout_tile, d_v));
+  store(t.at_aligned(delta, rows), reduce_sum(out * dout_tile, d_v));
   const Tile natural = load(t.at(lse, rows));
-  store(t.at(lse_log2, rows), where(natural == -infinity, infinity, natural * log2e));
+  store(t.at_aligned(lse_log2, rows), where(natural == -infinity, infinity, natural * log2e));
   return b.finish();
 }
 
@@ -203,8 +204,8 @@ Program attention_backward_queries(const AttentionSpec& given) {
 
   const Tile query = load(t.at(in.q, t.head, rows, in.d)).named("query");
   const Tile dout = load(t.at(in.dout, t.head, rows, in.d_v)).named("dout");
-  const Tile lse = load(t.at(in.lse, rows)).named("lse");
-  const Tile delta = load(t.at(in.delta, rows)).named("delta");
+  const Tile lse = load(t.at_aligned(in.lse, rows)).named("lse");
+  const Tile delta = load(t.at_aligned(in.delta, rows)).named("delta");
   const Tile last = b.loop(cols, b.fill({rows, in.d}, 0).named("dq"), [&](const Tile& sum) {
     const Tile key = load(t.at(in.k, kv_head, cols, in.d)).named("key");
     const Tile value = load(t.at(in.v, kv_head, cols, in.d_v)).named("value");

@@ -26,9 +26,21 @@ std::vector<Extent> row_dims(const AttentionTensors& t) {
   return {t.batch_size, t.heads, t.q_len};
 }
 
-/// Places an axis in the block's own sequence of packed ones. `longest`: a name for the length of
+constexpr int aligned_elements = 16 / sizeof(float);
+
+std::vector<Extent> aligned_row_dims(const AttentionTensors& t) {
+  if (!t.spec->packed()) return row_dims(t);
+  return {t.heads, Extent(std::string("aligned_rows"))};
+}
+
+/// Each sequence has room for the elements that the ones in front of it are moved by.
+Tile aligned_begin_of(const AttentionTensors& t, const Tile& begin) {
+  return ((begin / aligned_elements + index(t.batch)) * aligned_elements).named("aligned_begin");
+}
+
+/// Places an axis in the block's own sequence of packed ones, which begins where it says. `longest`: a name for the length of
 /// the longest one where blocks have tiles of the axis.
-void set_packed(const AttentionTensors& t, Axis axis, const char* starts, const char* longest) {
+Tile set_packed(const AttentionTensors& t, Axis axis, const char* starts, const char* longest) {
   const Tile most = longest ? t.builder->scalar(longest, DType::i32) : Tile();
   const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});
   const Tile begin = load(at(index(t.batch))), end = load(at(index(t.batch) + 1));
@@ -36,6 +48,7 @@ void set_packed(const AttentionTensors& t, Axis axis, const char* starts, const 
     t.builder->segment(axis, begin, end, most);
   else
     t.builder->segment(axis, begin, end);
+  return begin;
 }
 
 /// Places an axis in what there is of the block's own padded sequence.
@@ -112,6 +125,19 @@ Tensor AttentionTensors::row_output(const std::string& name) const {
   return builder->output(name, DType::f32, row_dims(*this));
 }
 
+Tensor AttentionTensors::aligned_row_input(const std::string& name) const {
+  return builder->input(name, DType::f32, aligned_row_dims(*this));
+}
+
+Tensor AttentionTensors::aligned_row_output(const std::string& name) const {
+  return builder->output(name, DType::f32, aligned_row_dims(*this));
+}
+
+std::string aligned_rows_text(const AttentionSpec& spec) {
+  return fmt::format("{} + {} * {}", spec.q_len ? std::to_string(*spec.q_len) : "Tq",
+                     aligned_elements, spec.batch ? std::to_string(*spec.batch) : "B");
+}
+
 Tile AttentionTensors::given_length(const char* lengths) const {
   return load(builder->input(lengths, DType::i32, {batch_size})(batch));
 }
@@ -131,6 +157,7 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
     builder->segment(rows, q_begin, q_end, longest);
     const Tile k_end = load(k(next)), k_begin = load(k(sequence));
     builder->segment(cols, k_begin, k_end);
+    aligned_begin = aligned_begin_of(*this, q_begin);
   }
   if (spec->q_lens) own_q_len = own_length("q_lens", length(rows)).named("own_q_len");
   if (spec->kv_lens) set_padded(*this, cols, "kv_lens");
@@ -139,7 +166,7 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
 void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
   if (spec->packed()) {
     set_packed(*this, cols, "cu_seqlens_k", "max_kv_len");
-    set_packed(*this, rows, "cu_seqlens_q", nullptr);
+    aligned_begin = aligned_begin_of(*this, set_packed(*this, rows, "cu_seqlens_q", nullptr));
   }
   if (spec->q_lens) set_padded(*this, rows, "q_lens");
   if (spec->kv_lens) own_kv_len = own_length("kv_lens", length(cols)).named("own_kv_len");
@@ -147,9 +174,10 @@ void AttentionTensors::set_segments_of_keys(Axis rows, Axis cols) {
 
 void AttentionTensors::set_segments_alone(Axis axis, Heads of) {
   const bool rows = of == Heads::queries;
-  if (spec->packed())
-    set_packed(*this, axis, rows ? "cu_seqlens_q" : "cu_seqlens_k",
-               rows ? "max_q_len" : "max_kv_len");
+  if (!spec->packed()) return;
+  const Tile begin = set_packed(*this, axis, rows ? "cu_seqlens_q" : "cu_seqlens_k",
+                                rows ? "max_q_len" : "max_kv_len");
+  if (rows) aligned_begin = aligned_begin_of(*this, begin);
 }
 
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
@@ -162,6 +190,10 @@ Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const
 Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
   if (spec->packed()) return tensor(head, rows);
   return tensor(batch, head, rows);
+}
+
+Access AttentionTensors::at_aligned(const Tensor& tensor, Axis rows) const {
+  return spec->packed() ? tensor(head, aligned_begin + index(rows)) : at(tensor, rows);
 }
 
 ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {

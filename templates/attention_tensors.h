@@ -53,6 +53,8 @@ struct AttentionTensors {
   Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
   /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
   Tile own_kv_len;
+  /// Of packed sequences: where the block's own begins in an aligned row tensor.
+  Tile aligned_begin;
 
   /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
   /// Without a dtype it has the spec's.
@@ -63,6 +65,11 @@ struct AttentionTensors {
   /// An f32 tensor [batch, heads, q_len].
   [[nodiscard]] Tensor row_input(const std::string& name) const;
   [[nodiscard]] Tensor row_output(const std::string& name) const;
+  /// The same for what one kernel of a module hands to another. Of packed sequences it is an f32 tensor
+  /// [heads, aligned_rows], in which each sequence begins at a multiple of 16 bytes: the copy engine takes
+  /// nothing else. The module has the number aligned_rows, and at_aligned() the access.
+  [[nodiscard]] Tensor aligned_row_input(const std::string& name) const;
+  [[nodiscard]] Tensor aligned_row_output(const std::string& name) const;
 
   /// What a tensor of this name says of the length of the block's padded sequence, and how much there is
   /// of the sequence.
@@ -86,6 +93,7 @@ struct AttentionTensors {
                           const Index& columns) const;
   /// tensor(batch, head, rows) of a row_output.
   [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
+  [[nodiscard]] Access at_aligned(const Tensor& tensor, Axis rows) const;
   /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;
   /// The query's own length.
@@ -113,6 +121,9 @@ struct AttentionTensors {
   [[nodiscard]] SoftmaxStart start_softmax(Axis rows, Axis cols, double unit,
                                            const Tile& divisor = {}) const;
 };
+
+/// How many rows an aligned row tensor of packed sequences has, as a module's formula.
+std::string aligned_rows_text(const AttentionSpec& spec);
 
 /// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,

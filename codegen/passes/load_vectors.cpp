@@ -10,10 +10,13 @@
 //
 // The vector lies behind a tile of the loop in the tile's slot (assign_roles), so that consumers wait
 // for the tile alone. The launch requires that rows of the vector's tensor begin at multiples of 16
-// bytes. Elements beyond the end of a sequence are the next one's until threads clear them (clear_rows).
+// bytes, and the box has to begin at one: along a ragged axis the program gives positions that are
+// multiples of four elements. What lies beyond the end of a sequence threads clear (clear_rows).
 #include <algorithm>
+#include <span>
 #include <vector>
 
+#include "codegen/analysis/box_positions.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 
@@ -22,16 +25,26 @@ namespace {
 
 using namespace ir;
 
-/// Whether the engine takes the vector as a box of one line: up to 256 elements, in whole chunks of 16
-/// bytes.
+constexpr int chunk = 16;  // bytes
+
+/// Whether the vector's positions follow each other, and the first is that of a whole chunk.
+bool is_aligned_run(const Function& f, const Coordinate& c, AxisId axis) {
+  if (c.axis == axis) return !f[axis].ragged;
+  if (!is_computed(f, c) || axis_of(f, c) != axis) return false;
+  const std::optional<NumberRun> run = NumberRuns(f, f.origin(axis), f[axis].tile).of(c.value);
+  return run && run->step == 1 && run->multiple * size_of(DType::f32) % chunk == 0;
+}
+
+/// Whether the engine takes the vector as a box of one line: up to 256 elements, in whole chunks.
 bool is_loadable(const Function& f, const Op& op, AxisId axis) {
   if (op.code != OpCode::load || f[op.results[0]].type != TileType{DType::f32, {axis}})
     return false;
-  constexpr int longest = 256, chunk = 16;
+  constexpr int longest = 256;
   const int length = f[axis].tile;
-  return op.coordinates.size() > 1 && op.coordinates.back().axis == axis &&
-         !has_computed_positions(f, op) && length <= longest &&
-         length * size_of(DType::f32) % chunk == 0;
+  const std::span outer(op.coordinates.begin(), op.coordinates.end() - 1);
+  return !outer.empty() && is_aligned_run(f, op.coordinates.back(), axis) &&
+         std::ranges::none_of(outer, [&](const Coordinate& c) { return is_computed(f, c); }) &&
+         length <= longest && length * size_of(DType::f32) % chunk == 0;
 }
 
 /// Whether the engine brings tiles of the loop for its products.

@@ -53,6 +53,12 @@ void TensorBox::check(int coordinates) const {
     refuse(FaultKind::misaligned, "the tensor of the map begins at no multiple of 16 bytes",
            "demand this alignment of the tensor (TensorArgument::alignment)");
   }
+  if (at[0] * map.element_bytes % 16 != 0) {
+    refuse(FaultKind::misaligned,
+           fmt::format("a box begins at element {} of its lines, byte {}: an illegal instruction",
+                       at[0], at[0] * map.element_bytes),
+           "boxes that begin at multiples of 16 bytes, or loads by threads");
+  }
   const auto needed = static_cast<std::uint32_t>(std::max(128, 8 * swizzled));
   if (shared % needed != 0) {
     refuse(FaultKind::misaligned,

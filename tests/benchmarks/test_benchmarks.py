@@ -21,6 +21,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import compare_builds  # noqa: E402
 import gpu_timing  # noqa: E402
 import hopper  # noqa: E402
+import packed  # noqa: E402
 import random_problems  # noqa: E402
 import schedule_choice  # noqa: E402
 from adding_contender import ADDING, adding_runs  # noqa: E402
@@ -69,6 +70,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "linear_attention.py",
         "matmul.py",
         "orderings.py",
+        "packed.py",
         "random_problems.py",
         "schedule_choice.py",
         "variants.py",
@@ -356,6 +358,21 @@ def test_builds_are_compared_over_every_table_once() -> None:
     assert len(cases) == 72 + 10 + 40 + 36 + 123
     assert len(set(names)) == len(names)
     assert all(case.head_dim == 128 for case in compare_builds.cases_of("forward", [128]))
+
+
+def test_packed_sequences_fill_the_tokens() -> None:
+    lengths = packed.patterns(16384)
+    assert all(sum(pattern) == 16384 for pattern in lengths.values())
+    assert min(map(len, lengths.values())) == 4
+    texts = lengths[max(lengths, key=lambda name: "texts" in name)]
+    assert len(set(texts)) > 10
+    assert max(texts) > 4 * sum(texts) / len(texts)  # few are long
+
+
+def test_a_causal_product_of_packed_sequences_counts_half() -> None:
+    full, causal = (packed.Packed([3, 5], 64, causal) for causal in (False, True))
+    assert full.operations(backward=False) == 4 * 64 * 32 * (9 + 25)
+    assert causal.operations(backward=True) == 10 * 64 * 32 * (9 + 25) / 2
 
 
 def test_outputs_of_two_builds_are_apart_by_the_size_of_the_first() -> None:

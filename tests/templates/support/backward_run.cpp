@@ -84,7 +84,8 @@ class Definition {
                              {"Sq", q_.length},
                              {"Sk", k_.length},
                              {"Tq", q_.length},
-                             {"Tk", k_.length}},
+                             {"Tk", k_.length},
+                             {"aligned_rows", q_.length + 4 * p_.batch}},
                  .row_gap = p_.row_gap,
                  .aligned_rows = {"lse_log2", "delta"},
                  .values = given};
