@@ -183,6 +183,7 @@ _OF_CALLS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("scale", "dropout_p"), lambda at, x: number(at, x, "a finite number")),
     "layout": lambda at, x: one_of(at, x, _LAYOUTS),
     "max_q_len": lambda at, x: whole(at, x, "the length of the longest sequence of q, or more"),
+    "max_kv_len": lambda at, x: whole(at, x, "the length of the longest sequence of k, or more"),
 }
 
 

@@ -164,7 +164,7 @@ def flash_attn_varlen_func(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="thd",
         batch=cu_seqlens_q.shape[0] - 1, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        max_q_len=int(max_seqlen_q),
+        max_q_len=int(max_seqlen_q), max_kv_len=int(max_seqlen_k),
     )  # fmt: skip
     return (*made, None) if return_attn_probs else made
 

@@ -31,7 +31,9 @@ struct Ignored {
   const char* name;
   bool is_false, is_none;
 };
-constexpr std::array<Ignored, 2> ignored{{{"captured", false, true}, {"checked", true, true}}};
+constexpr std::array<Ignored, 3> ignored{
+    {{"captured", false, true}, {"checked", true, true}, {"max_kv_len", false, true}}};
+constexpr std::size_t at_starts = 3, at_longest_keys = passed_on.size() + 2;
 
 using Names = std::array<PyObject*, passed_on.size() + ignored.size()>;
 using Arguments = std::array<PyObject*, positional + passed_on.size()>;
@@ -56,6 +58,7 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
   std::fill(arguments.begin() + positional, arguments.end(), Py_None);
   arguments.back() = Py_False;  // return_lse
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  bool packed_alone = false;  // what gradients ask for, and forward passes only let pass
   for (Py_ssize_t i = 0; i < named; ++i) {
     PyObject* const value = given[positional + static_cast<std::size_t>(i)];
     const auto found =
@@ -66,10 +69,15 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
       continue;
     }
     if (at == names().size()) return false;
+    if (at == at_longest_keys && PyLong_CheckExact(value)) {
+      packed_alone = true;
+      continue;
+    }
     const Ignored& keyword = ignored[at - passed_on.size()];
     if (!(keyword.is_false && value == Py_False) && !(keyword.is_none && value == Py_None))
       return false;
   }
+  if (packed_alone && arguments[positional + at_starts] == Py_None) return false;
   return arguments.back() == Py_True || arguments.back() == Py_False;
 }
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flashcore as fc
-from flashcore.kernels import lengths_check
+from flashcore.kernels import lengths, lengths_check
 from reference import DTYPES, assert_close, random
 
 MASKS = {
@@ -168,6 +168,36 @@ def test_no_row_is_left_out():
         "  why: sequence 1 has 5 rows, and those beyond would not be computed\n"
         "  try: 5 or more, or leave it out"
     )
+
+
+def test_no_key_is_left_out():
+    cu, keys = np.array([0, 3, 8], np.int32), np.array([0, 6, 8], np.int32)
+    assert refusal(cu_seqlens_q=cu, cu_seqlens_k=keys, max_kv_len=5) == (
+        "calling attention_forward: max_kv_len = 5\n"
+        "  why: sequence 0 has 6 rows, and those beyond would not be computed\n"
+        "  try: 6 or more, or leave it out"
+    )
+
+
+def test_keys_are_as_long_as_queries_where_one_array_has_the_starts_of_both():
+    spec = fc.AttentionSpec(head_dim=64, layout="thd")
+    q = np.zeros((8, 1, 64), DTYPES["bf16"])
+    both, keys = np.array([0, 3, 8], np.int32), np.array([0, 2, 8], np.int32)
+
+    def longest(starts, bound=None):
+        return lengths.lengths(spec, q, q, both, starts, 5, None, None, bound).longest_keys
+
+    assert longest(None) == longest(both) == longest(both[:]) == 5
+    assert longest(keys) == 8
+    assert longest(keys, 6) == 6
+    assert longest(keys, 2**40) == 8
+
+
+def test_a_bound_on_keys_is_for_packed_sequences():
+    q = np.zeros((1, 1, 8, 64), DTYPES["bf16"])
+    with pytest.raises(fc.SpecError) as caught:
+        fc.attention(q, q, q, max_kv_len=8)
+    assert caught.value.why.startswith('max_kv_len was given, and the spec has layout = "bhsd"')
 
 
 @pytest.mark.parametrize("name", ["q_lens", "kv_lens"])

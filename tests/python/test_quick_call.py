@@ -145,7 +145,8 @@ def test_lengths_that_the_call_has_to_look_at(arrays, fields, lengths):
     assert kernel._quick(*arrays, None, None, *lengths, NO_LSE) is None
 
 
-NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None}
+NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None,
+           "max_kv_len": None}  # fmt: skip
 NONE = (*(None,) * 8, NO_LSE)
 
 
@@ -170,6 +171,7 @@ def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
     assert kernel(q, k, v, checked=None) == "past Python"
     assert kernel(q, k, v, return_lse=True) == "past Python"
     assert kernel(q, k, v, kv_lens=1, q_lens=2, cu_seqlens_k=3, cu_seqlens_q=4, max_q_len=5)
+    assert kernel(q, k, v, cu_seqlens_q=4, max_kv_len=5)  # which its gradients ask for
     assert calls == [
         (q, k, v, *NONE),
         (q, k, v, out, 0.5, 7, *NO_LENGTHS, NO_LSE),
@@ -177,6 +179,7 @@ def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
         (q, k, v, *NONE),
         (q, k, v, *NONE[:-1], True),
         (q, k, v, None, None, None, 4, 3, 5, 2, 1, NO_LSE),
+        (q, k, v, None, None, None, 4, None, None, None, None, NO_LSE),
     ]
 
 

@@ -157,6 +157,7 @@ def attention(
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     max_q_len: int | None = None,
+    max_kv_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
     checked: bool = False,
@@ -187,7 +188,8 @@ def attention(
             return torch_seam.attention(
                 q, k, v, mask=mask, score=score, sink=sink, scale=scale, layout=layout, out=out,
                 return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
-                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, max_kv_len=max_kv_len,
+                q_lens=q_lens, kv_lens=kv_lens,
                 checked=checked, large_scores=large_scores, products=products,
                 page_table=page_table,
             )  # fmt: skip
@@ -197,7 +199,7 @@ def attention(
                 q_lens=q_lens, scale=scale, out=out, return_lse=return_lse, stream=stream,
                 others={
                     "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-                    "max_q_len": max_q_len, "checked": checked or None,
+                    "max_q_len": max_q_len, "max_kv_len": max_kv_len, "checked": checked or None,
                 },
             )  # fmt: skip
         visible = _FULL if mask is None else as_mask(mask)
@@ -234,6 +236,7 @@ def attention(
                     cu_seqlens_q=cu_seqlens_q,
                     cu_seqlens_k=cu_seqlens_k,
                     max_q_len=max_q_len,
+                    max_kv_len=max_kv_len,
                     q_lens=q_lens,
                     kv_lens=kv_lens,
                     checked=checked,
@@ -248,8 +251,8 @@ def attention(
         again = partial(
             attention, mask=visible, score=score, sink=sink, scale=scale, layout=layout,
             return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
-            checked=checked, large_scores=large_scores, products=products,
+            cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, max_kv_len=max_kv_len, q_lens=q_lens,
+            kv_lens=kv_lens, checked=checked, large_scores=large_scores, products=products,
         )  # fmt: skip
         if alike is not None:
             return again(q, k, v, out=out)

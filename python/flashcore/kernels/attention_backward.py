@@ -59,6 +59,7 @@ class AttentionBackward:
         cu_seqlens_q: Any = None,
         cu_seqlens_k: Any = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Any = None,
         kv_lens: Any = None,
     ) -> tuple[Any, Any, Any]:
@@ -67,7 +68,9 @@ class AttentionBackward:
         arrays, _ = self._captured.with_given(given)
         named = dict(zip(self._captured.arrays, arrays, strict=True))
         kernels = self.kernels(compiled)
-        own = lengths(spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens)
+        own = lengths(
+            spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, max_kv_len
+        )
         if spec.layout == "thd":
             named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
         else:
@@ -81,9 +84,7 @@ class AttentionBackward:
         named |= zip(("dq", "dk", "dv"), made, strict=True)
         scalars = given | {"scale": positive}
         if own.scalars:
-            alone = cu_seqlens_k is None
-            scalars |= {"max_q_len": own.scalars[0]}
-            scalars |= {"max_kv_len": own.scalars[0] if alone else k.shape[0]}
+            scalars |= {"max_q_len": own.scalars[0], "max_kv_len": own.longest_keys}
         every = tuple(named[name] for name, *_ in kernels.tensors)
         wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
         widths = [named[name].shape[-1] if name in wide else None for name, *_ in kernels.tensors]

@@ -139,6 +139,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         cu_seqlens_q: Array | None = None,
         cu_seqlens_k: Array | None = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
         checked: bool | None = None,
@@ -159,6 +160,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         cu_seqlens_q: Array | None = None,
         cu_seqlens_k: Array | None = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
         checked: bool | None = None,
@@ -179,6 +181,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         cu_seqlens_q: Array | None = None,
         cu_seqlens_k: Array | None = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
         checked: bool | None = None,
@@ -198,6 +201,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         cu_seqlens_q: Any = None,
         cu_seqlens_k: Any = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Any = None,
         kv_lens: Any = None,
         checked: bool | None = None,
@@ -212,8 +216,9 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         Layout "thd": sequence i is rows cu_seqlens_q[i] to cu_seqlens_q[i + 1] of q and the output,
         and rows cu_seqlens_k[i] to cu_seqlens_k[i + 1] of k and v (cu_seqlens_q, if not given).
         `max_q_len` is at least the length of the longest sequence of q; without it, blocks are
-        started for sequences as long as q. A spec with q_lens or kv_lens: i32 [batch], how long
-        each sequence is.
+        started for sequences as long as q. `max_kv_len` is the same of k, for the gradients of k
+        and v: without it max_q_len, where one array has the starts of both, or else as long as k.
+        A spec with q_lens or kv_lens: i32 [batch], how long each sequence is.
 
         `checked` raises SpecError where an expression would read outside an array; that is computed
         on the host before the launch, and slow. None: as :func:`jit` was told.
@@ -223,7 +228,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                 return torch_seam.kernel(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
                     captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens, checked=checked,
+                    max_q_len=max_q_len, max_kv_len=max_kv_len, q_lens=q_lens, kv_lens=kv_lens,
+                    checked=checked,
                 )  # fmt: skip
             if return_lse is not True and return_lse is not False:
                 return_lse = arguments.flag("return_lse", return_lse)
@@ -231,7 +237,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                 return torch_seam.with_gradients(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
                     captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                    max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens, checked=checked,
+                    max_q_len=max_q_len, max_kv_len=max_kv_len, q_lens=q_lens, kv_lens=kv_lens,
+                    checked=checked,
                 )  # fmt: skip
             if max_q_len is not None and type(max_q_len) is not int:
                 fix = "the length of the longest sequence of q, or more"
@@ -246,11 +253,20 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                 q, scale = copies.with_sign_of(scale, q, stream)
             scalars: tuple[Any, ...] = (scale, *numbers) if numbers else (scale,)
             # Most specs need no lengths, and most calls give none: those look no further.
-            none_given = cu_seqlens_q is cu_seqlens_k is max_q_len is q_lens is kv_lens is None
+            none_given = cu_seqlens_q is max_q_len is max_kv_len is q_lens is kv_lens is None
+            none_given = none_given and cu_seqlens_k is None
             every = arrays
             if not none_given or self._needs_lengths:
                 own = lengths(
-                    self._spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
+                    self._spec,
+                    q,
+                    k,
+                    cu_seqlens_q,
+                    cu_seqlens_k,
+                    max_q_len,
+                    q_lens,
+                    kv_lens,
+                    max_kv_len,
                 )
                 every, scalars = own.arrays + arrays, (scale, *own.scalars, *numbers)
             if self._checked if checked is None else checked:

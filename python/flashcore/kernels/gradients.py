@@ -34,6 +34,7 @@ class WithGradients:
         cu_seqlens_q: Any = None,
         cu_seqlens_k: Any = None,
         max_q_len: int | None = None,
+        max_kv_len: int | None = None,
         q_lens: Any = None,
         kv_lens: Any = None,
     ) -> tuple[Any, Any, Any]:
@@ -50,7 +51,8 @@ class WithGradients:
                 q, k, v, out, lse, dout,
                 scale=self._scale if scale is None else scale,
                 compiled=on_cuda(q), stream=stream, captured=captured, cu_seqlens_q=cu_seqlens_q,
-                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, q_lens=q_lens, kv_lens=kv_lens,
+                cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, max_kv_len=max_kv_len,
+                q_lens=q_lens, kv_lens=kv_lens,
             )  # fmt: skip
         except Exception as error:
             found = arguments.blamed("attention_backward", locals(), error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..arrays import memory_of
 from ..errors import SpecError
 from ..specs.spec import AttentionSpec
 from .lengths_check import check_lengths, check_longest, check_starts
@@ -14,6 +15,7 @@ class Lengths(NamedTuple):
 
     arrays: tuple[Any, ...] = ()
     scalars: tuple[int, ...] = ()
+    longest_keys: int = 0  # of packed sequences, at most
 
 
 _NONE = Lengths()
@@ -28,6 +30,7 @@ def lengths(
     max_q_len: int | None,
     q_lens: Any,
     kv_lens: Any,
+    max_kv_len: int | None = None,
 ) -> Lengths:
     """What the spec asks for; refuses what it does not, and what is missing."""
     packed = spec.layout == "thd"
@@ -35,13 +38,14 @@ def lengths(
         "cu_seqlens_q": cu_seqlens_q,
         "cu_seqlens_k": cu_seqlens_k,
         "max_q_len": max_q_len,
+        "max_kv_len": max_kv_len,
         "q_lens": q_lens,
         "kv_lens": kv_lens,
     }
     needed = [n for n, asked in (("q_lens", spec.q_lens), ("kv_lens", spec.kv_lens)) if asked]
     if packed:
         needed = ["cu_seqlens_q"]
-    allowed = [*needed, "cu_seqlens_k", "max_q_len"] if packed else needed
+    allowed = [*needed, "cu_seqlens_k", "max_q_len", "max_kv_len"] if packed else needed
     for name, value in given.items():
         if value is not None and name not in allowed:
             fix = f"a spec with {name} = True" if name.endswith("_lens") else 'layout = "thd"'
@@ -67,10 +71,15 @@ def lengths(
     check_starts("cu_seqlens_q", starts, q.shape[0], "q")
     check_starts("cu_seqlens_q" if keys is starts else "cu_seqlens_k", keys, k.shape[0], "k")
     if max_q_len is not None:
-        check_longest(starts, max_q_len)
+        check_longest("max_q_len", starts, max_q_len)
+    if max_kv_len is not None:
+        check_longest("max_kv_len", keys, max_kv_len)
     # No sequence has more rows than all of them: blocks for more would have nothing to do.
     longest = q.shape[0] if max_q_len is None else min(max_q_len, q.shape[0])
-    return Lengths((starts, keys), (longest,))
+    if max_kv_len is None:
+        alike = keys is starts or memory_of(keys) == memory_of(starts)
+        max_kv_len = longest if alike else k.shape[0]
+    return Lengths((starts, keys), (longest,), min(max_kv_len, k.shape[0]))
 
 
 def _int32(name: str, array: Any) -> Any:

@@ -39,8 +39,8 @@ def check_starts(name: str, starts: Any, total: int, tensors: str) -> None:
         _refuse(name, why, f"{total} at most")
 
 
-def check_longest(starts: Any, longest: int) -> None:
-    """Refuses a `max_q_len` beyond which rows would be left out."""
+def check_longest(name: str, starts: Any, longest: int) -> None:
+    """Refuses a longest length, the argument `name`, beyond which rows would be left out."""
     given = numbers(starts)
     if given is None or given.size < 2 or longest < 0:  # a launch refuses a negative one
         return
@@ -48,7 +48,7 @@ def check_longest(starts: Any, longest: int) -> None:
     at = int(lengths.argmax())
     if lengths[at] > longest:
         _refuse(
-            f"max_q_len = {longest}",
+            f"{name} = {longest}",
             f"sequence {at} has {lengths[at]} rows, and those beyond would not be computed",
             f"{lengths[at]} or more, or leave it out",
         )

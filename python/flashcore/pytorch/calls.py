@@ -51,6 +51,7 @@ def attention(
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     max_q_len: int | None = None,
+    max_kv_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
     checked: bool = False,
@@ -60,7 +61,7 @@ def attention(
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
              "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "max_q_len": max_q_len,
-             "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
+             "max_kv_len": max_kv_len, "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
     if page_table is not None:
         options = {"mask": mask, "score": score, "sink": sink, "layout": layout,
                    "checked": checked, "page_table": page_table, **given}  # fmt: skip
@@ -234,6 +235,7 @@ def _operator(
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
     max_q_len: int | None = None,
+    max_kv_len: int | None = None,
     q_lens: Any = None,
     kv_lens: Any = None,
 ) -> Any:

@@ -38,14 +38,16 @@ def attention(
     queries, keys, values = (_packed(name, x, at) for name, x in (("q", q), ("k", k), ("v", v)))
     if not _same(keys.offsets, values.offsets):
         raise _refusal("k and v have sequences of different lengths", "keys and values in pairs")
+    begins = [x.offsets.to(torch.int32) for x in (queries, keys)]
     made = call(
         queries.values,
         keys.values,
         values.values,
         layout="thd",
-        cu_seqlens_q=queries.offsets.to(torch.int32),
-        cu_seqlens_k=keys.offsets.to(torch.int32),
+        cu_seqlens_q=begins[0],
+        cu_seqlens_k=begins[1],
         max_q_len=queries.longest,
+        max_kv_len=keys.longest,
         return_lse=return_lse,
         **options,
     )
@@ -89,7 +91,7 @@ def _check(layout: str, out: Any, tensors: dict[str, Any], options: dict[str, An
         )
 
 
-_LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "max_q_len", "q_lens", "kv_lens")
+_LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "max_q_len", "max_kv_len", "q_lens", "kv_lens")
 
 
 def _packed(name: str, x: Any, at: int) -> _Packed:
