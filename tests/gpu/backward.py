@@ -37,6 +37,7 @@ class Problem:
     dtype: torch.dtype
     bshd: bool
     spread: float  # of queries
+    packed: bool = False  # the batch's sequences behind each other, with bshd
 
     def spec(self) -> fc.AttentionSpec:
         mask = fc.full()
@@ -52,7 +53,7 @@ class Problem:
             kv_heads=self.kv_heads if grouped else 0,
             dtype="bf16" if self.dtype == torch.bfloat16 else "f16",
             mask=mask,
-            layout="bshd" if self.bshd else "bhsd",
+            layout="thd" if self.packed else "bshd" if self.bshd else "bhsd",
         )
 
     def visible(self) -> torch.Tensor:
@@ -64,6 +65,12 @@ class Problem:
         if self.window >= 0:
             seen &= distance <= self.window
         return seen
+
+    def begins(self, device: str) -> dict[str, torch.Tensor]:
+        """Where packed sequences begin: anywhere, where their lengths are odd."""
+        count = torch.arange(self.batch + 1, dtype=torch.int32, device=device)
+        both = {"cu_seqlens_q": count * self.q_len, "cu_seqlens_k": count * self.kv_len}
+        return both if self.packed else {}
 
     def inputs(self, device: str) -> list[torch.Tensor]:
         """q, k, v and the gradient of the output, in the layout of the spec."""
@@ -118,12 +125,14 @@ def lost_in_differences(
 def check(p: Problem, device: str) -> str:
     """What is wrong; empty if nothing is."""
     tensors = p.inputs(device)
-    q, k, v, dout = tensors
+    given = [x.flatten(0, 1) for x in tensors] if p.packed else tensors
+    q, k, v, dout = given
+    lengths = p.begins(device)
     exact, probs = autograd(p, tensors, torch.float64)
     plain, _ = autograd(p, tensors, p.dtype)
     kernel = fc.jit(p.spec())
-    out, lse = kernel(q, k, v, return_lse=True)
-    found, again = (kernel.backward(q, k, v, out, lse, dout) for _ in range(2))
+    out, lse = kernel(q, k, v, return_lse=True, **lengths)
+    found, again = (kernel.backward(q, k, v, out, lse, dout, **lengths) for _ in range(2))
     single = lost_in_differences(p, tensors, probs)
     wrong = []
     for name, x, y, want, rounded, lost in zip(
@@ -131,7 +140,7 @@ def check(p: Problem, device: str) -> str:
     ):
         if not torch.equal(x.view(torch.int16), y.view(torch.int16)):
             wrong.append(f"{name} differs from launch to launch")
-        error = (x.double() - want).abs().max().item()
+        error = (x.view(want.shape).double() - want).abs().max().item()
         allowed = 3 * (rounded.double() - want).abs().max().item() + lost
         if not error <= allowed:
             wrong.append(f"{name} is off by {error:.3g}, allowed {allowed:.3g}")
@@ -143,8 +152,9 @@ def draw(chance: random.Random, max_length: int) -> Problem:
     dim = chance.choice([32, 64, 64, 80, 96, 128, 128, 192, 256])
     lengths = [n for n in (1, 7, 64, 100, 128, 129, 333, 512, 1000) if n <= max_length]
     kind = chance.choice(["full", "causal", "window"])
+    bshd, packed = chance.choice([(False, False), (True, False), (True, True)])
     return Problem(
-        batch=chance.choice([1, 2]),
+        batch=chance.choice([1, 2, 3]) if packed else chance.choice([1, 2]),
         heads=kv_heads * group,
         kv_heads=kv_heads,
         q_len=chance.choice(lengths),
@@ -154,7 +164,8 @@ def draw(chance: random.Random, max_length: int) -> Problem:
         causal=kind == "causal",
         window=chance.choice([0, 17, 200]) if kind == "window" else -1,
         dtype=chance.choice([torch.bfloat16, torch.float16]),
-        bshd=chance.choice([False, True]),
+        bshd=bshd,
+        packed=packed,
         spread=chance.choice([1.0, 1.0, 8.0]),
     )
 
