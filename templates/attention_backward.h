@@ -30,8 +30,9 @@
 namespace flashcore {
 
 /// Inputs o, dout (the gradient of o) and lse (as attention_forward stores it); outputs delta and
-/// lse_log2, f32, of the shape of lse. A row that saw no key has an lse of -inf; its lse_log2 is
-/// +inf, which makes all its weights 0.
+/// lse_log2, f32, of the shape of lse; of packed sequences [heads, aligned_rows], where sequence i
+/// begins at 4 (begin / 4 + i). A row that saw no key has an lse of -inf; its lse_log2 is +inf, which
+/// makes all its weights 0.
 Program attention_backward_rows(const AttentionSpec& spec);
 
 /// Inputs q, k, v, dout, delta, lse_log2 and what the mask captures; scalar `scale`. Outputs dk and

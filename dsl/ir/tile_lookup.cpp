@@ -19,6 +19,18 @@ AxisId followed_axis(const Function& f, ValueId index) {
   return factor == 1 && f[axis].kind != AxisKind::whole ? axis : AxisId();
 }
 
+/// Whether the first of the columns along an axis, whose own position is a multiple of the tile, lies at a
+/// multiple of 16 bytes.
+bool begins_at_chunk(const Function& f, ValueId columns, DType dtype) {
+  const auto is_aligned = [&](std::int64_t elements) {
+    return elements * size_of(dtype) % 16 == 0;
+  };
+  const AffineForm form = *affine_form(f, columns);
+  return is_aligned(form.constant) && std::ranges::all_of(form.scalars, [&](const auto& term) {
+           return is_aligned(term.second);
+         });
+}
+
 }  // namespace
 
 bool looks_up_tile(const Function& f, const Op& op) {
@@ -28,7 +40,8 @@ bool looks_up_tile(const Function& f, const Op& op) {
   std::vector<AxisId> followed;
   for (const ValueId index : op.operands)
     if (!f[index].type.is_scalar()) followed.push_back(followed_axis(f, index));
-  return followed.size() == 2 && followed == f[op.results[0]].type.axes;
+  return followed.size() == 2 && followed == f[op.results[0]].type.axes &&
+         begins_at_chunk(f, op.operands.back(), tensor.dtype);
 }
 
 }  // namespace flashcore

@@ -82,21 +82,23 @@ def test_masks_that_are_scanned_and_an_lse():
     assert is_loaded(kernel)
 
 
-def test_an_array_that_is_too_small_reads_zero_beyond_its_ends():
+@pytest.mark.parametrize(("shift", "loaded"), [(16, True), (5, False)])
+def test_an_array_that_is_too_small_reads_zero_beyond_its_ends(shift, loaded):
+    """The copy engine takes no rows that begin within 16 bytes."""
     q, k, v = arrays(1, 1, 100, 150)
     b = table(72, 96)
 
     def shifted(s, batch, h, q_idx, kv_idx):
-        return s + b[q_idx + 20, kv_idx + 5]
+        return s + b[q_idx + 20, kv_idx + shift]
 
     def exact(s, batch, h, q_idx, kv_idx):
-        inside = (q_idx + 20 < 72) & (kv_idx + 5 < 96)
-        at = np.minimum(q_idx + 20, 71), np.minimum(kv_idx + 5, 95)
+        inside = (q_idx + 20 < 72) & (kv_idx + shift < 96)
+        at = np.minimum(q_idx + 20, 71), np.minimum(kv_idx + shift, 95)
         return s + np.where(inside, b.astype(float)[at], 0)
 
     kernel = check(fc.AttentionSpec(head_dim=D, score=shifted), q, k, v, score=exact)
-    assert "fc::load_shared_halves" in kernel.source
-    assert "fc::gather" not in kernel.source
+    assert ("fc::load_shared_halves" in kernel.source) == loaded
+    assert ("fc::gather" not in kernel.source) == loaded
 
 
 def test_rows_of_a_larger_array():
