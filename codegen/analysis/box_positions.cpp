@@ -112,7 +112,14 @@ std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
     if (along != axes[0]) {
       const std::optional<NumberRun> run =
           NumberRuns(f, f.origin(along), f[along].tile).of(c.value);
-      if (run && run->step == 1 && d + 1 == load.coordinates.size()) continue;
+      const bool follows = run && run->step == 1 && d + 1 == load.coordinates.size();
+      const int chunk = 16 / size_of(f[load.tensor].dtype);
+      if (follows && run->multiple % chunk == 0) continue;
+      if (follows)
+        return fmt::format(
+            "the positions along {} of a row of {} begin at no known multiple of {} elements, 16 "
+            "bytes, as boxes of the copy engine do",
+            f[along].name, tensor, chunk);
       return fmt::format(
           "the positions along {} of a row of {} are computed, and not known to follow each other",
           f[along].name, tensor);

@@ -265,6 +265,42 @@ TEST(Programs, RowsThatLieInNoBoxAreRefused) {
   EXPECT_NE(refusal(64, false).find("copy tma of q at computed positions"), std::string::npos);
 }
 
+/// s[i] = the sum over j of the products of q[i, :] and k[j, shift : shift + 64].
+Program of_shifted_columns(int shift) {
+  ProgramBuilder b("of_shifted_columns");
+  const Extent row_count("M"), key_count("N");
+  const Axis rows = b.parallel_tiles("rows", row_count), cols = b.tiles("cols", key_count),
+             d = b.whole("d", 64);
+  const Tensor q = b.input("q", DType::bf16, {row_count, 64});
+  const Tensor k = b.input("k", DType::bf16, {key_count, 96});
+  const Tensor s = b.output("s", DType::f32, {row_count});
+  const Tile left = load(q(rows, d));
+  const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
+    return so_far + reduce_sum(dot(left, transpose(load(k(cols, index(d) + shift)))), cols);
+  });
+  store(s(rows), sum);
+  return b.finish();
+}
+
+// The copy engine takes no box that begins elsewhere.
+TEST(Programs, RowsOfABoxBeginAtMultiplesOf16Bytes) {
+  Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  expect_right(of_shifted_columns(8), schedule, {{.extents = {{"M", 70}, {"N", 50}}}});
+  try {
+    (void)generate(of_shifted_columns(5), schedule, find_target("sm_90a"));
+    FAIL() << "no refusal";
+  } catch (const ScheduleError& error) {
+    EXPECT_NE(
+        std::string(error.what())
+            .find("  why: the positions along d of a row of k begin at no known multiple of 8 "
+                  "elements, 16 bytes, as boxes of the copy engine do\n"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Programs, ColumnsUpToAQuotientAreTheTilesOfALoop) {
   const std::string text = explain(
       paged_products(4, 64), schedule_of({{"rows", 16}, {"cols", 32}}, 1), find_target("sm_80"));
