@@ -35,9 +35,7 @@ class Case:
     length: int
     head_dim: int
     backward: bool = False  # the gradients in place of the output
-    packed: bool = (
-        False  # the batch's sequences, all of one length, behind each other in one tensor
-    )
+    packed: bool = False  # the sequences of the batch lie behind each other in one tensor
 
     @property
     def name(self) -> str:

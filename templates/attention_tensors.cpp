@@ -33,13 +33,14 @@ std::vector<Extent> aligned_row_dims(const AttentionTensors& t) {
   return {t.heads, Extent(std::string("aligned_rows"))};
 }
 
-/// Each sequence has room for the elements that the ones in front of it are moved by.
+/// Where the block's sequence begins in an aligned row tensor: where it begins in q, rounded down to a chunk
+/// of 16 bytes, and one chunk further on for each sequence in front of it, so that no two overlap.
 Tile aligned_begin_of(const AttentionTensors& t, const Tile& begin) {
   return ((begin / aligned_elements + index(t.batch)) * aligned_elements).named("aligned_begin");
 }
 
-/// Places an axis in the block's own sequence of packed ones, which begins where it says. `longest`: a name for the length of
-/// the longest one where blocks have tiles of the axis.
+/// Places an axis in the block's own one of packed sequences, and gives the row where this sequence begins.
+/// `longest`: a name for the length of the longest one where blocks have tiles of the axis.
 Tile set_packed(const AttentionTensors& t, Axis axis, const char* starts, const char* longest) {
   const Tile most = longest ? t.builder->scalar(longest, DType::i32) : Tile();
   const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});

@@ -58,7 +58,7 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
   std::fill(arguments.begin() + positional, arguments.end(), Py_None);
   arguments.back() = Py_False;  // return_lse
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  bool packed_alone = false;  // what gradients ask for, and forward passes only let pass
+  bool has_longest_keys = false;  // max_kv_len, which the gradients of packed sequences need
   for (Py_ssize_t i = 0; i < named; ++i) {
     PyObject* const value = given[positional + static_cast<std::size_t>(i)];
     const auto found =
@@ -70,14 +70,15 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
     }
     if (at == names().size()) return false;
     if (at == at_longest_keys && PyLong_CheckExact(value)) {
-      packed_alone = true;
+      has_longest_keys = true;
       continue;
     }
     const Ignored& keyword = ignored[at - passed_on.size()];
     if (!(keyword.is_false && value == Py_False) && !(keyword.is_none && value == Py_None))
       return false;
   }
-  if (packed_alone && arguments[positional + at_starts] == Py_None) return false;
+  // A call without packed sequences has to refuse it.
+  if (has_longest_keys && arguments[positional + at_starts] == Py_None) return false;
   return arguments.back() == Py_True || arguments.back() == Py_False;
 }
 

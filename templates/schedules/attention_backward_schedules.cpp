@@ -21,7 +21,8 @@ enum Trait : unsigned {
   scanned = 8,  ///< others: a block scans for the tiles that it visits
   plain = 16,   ///< without a score expression
   softcapped = 32,
-  scored = 64,  ///< with any other score expression
+  looked_up = 262144,  ///< threads look up an element for each score, as of a relative bias
+  scored = 64,         ///< with any other score expression
   dense = 128,
   ragged = 256,  ///< packed or padded sequences
   // What its schedule has.
@@ -37,9 +38,9 @@ enum Trait : unsigned {
   anew = 131072,    ///< addresses of outputs are computed anew for each output tile
 };
 constexpr unsigned masks = full | causal | windows | scanned, masked = masks & ~full;
-/// Of masked ones, those whose blocks may be persistent.
+/// Masked specs whose blocks may be persistent.
 constexpr unsigned persistent_masked = dense | causal | windows | plain | scored;
-constexpr unsigned scores = plain | softcapped | scored, sequences = dense | ragged;
+constexpr unsigned scores = plain | softcapped | scored | looked_up, sequences = dense | ragged;
 
 /// Tiles for queries and values of up to so many columns.
 struct Tiles {
@@ -86,6 +87,7 @@ constexpr Tiles keys_of_warpgroups[] = {
     {97, 112, 80, 128, 8, 1, 2, ping_pong | ascending | vectors},
     {113, 128, 48, 128, 8, 1, 3, usual | plain | masked | ragged},
     {113, 128, 48, 128, 8, 1, 3, usual | ping_pong | plain | full | causal},
+    {113, 128, 48, 128, 8, 1, 3, usual | ping_pong | looked_up | full},
     {113, 128, 48, 128, 8, 1, 3, usual | scored | causal},
     {113, 128, 64, 128, 8, 1, 2, usual | scored | causal},
     {113, 128, 64, 128, 8, 1, 2, ascending | vectors | dynamic | plain | windows},
@@ -181,18 +183,24 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-/// The kinds of a spec.
+/// The kind of a spec's mask, that of its score and that of its sequences.
 unsigned kinds_of(const SpecTraits& of) {
   const AttentionSpec& spec = of.spec;
   const unsigned mask = of.mask.is_full()        ? full
                         : !of.mask.bounds_loop() ? scanned
                         : of.mask.several()      ? windows
                                                  : causal;
-  const unsigned score = spec.score.text.empty() ? plain : of.score.softcap ? softcapped : scored;
+  const unsigned score = spec.score.text.empty() ? plain
+                         : of.score.softcap      ? softcapped
+                         : of.score.looks_up     ? looked_up
+                                                 : scored;
   return mask | score | (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
 }
 
+/// Whether the tiles are for a spec of these kinds. Those with the dynamic scheduler were timed without it
+/// for all kinds that cannot have it but scores that read tensors.
 bool are_for(const Tiles& tiles, unsigned kinds) {
+  if ((kinds & looked_up) && (tiles.traits & dynamic)) return false;
   return std::ranges::all_of(std::array{masks, scores, sequences}, [&](unsigned group) {
     return !(tiles.traits & group) || (tiles.traits & group & kinds);
   });
@@ -201,9 +209,9 @@ bool are_for(const Tiles& tiles, unsigned kinds) {
 /// Which schedulers of tiles blocks can have: a set of `persistent` and `dynamic`. Blocks of ragged
 /// sequences would have to find their segments for every output tile; a softcap, lookups and a scan for
 /// visible tiles leave no register for the number of the tile that the dynamic scheduler hands out.
-unsigned schedulers_of(const SpecTraits& of, unsigned kinds) {
+unsigned schedulers_of(unsigned kinds) {
   if (kinds & ragged) return 0;
-  if ((kinds & (softcapped | scanned)) || of.score.looks_up) return persistent;
+  if (kinds & (softcapped | looked_up | scanned)) return persistent;
   return persistent | dynamic;
 }
 
@@ -272,8 +280,7 @@ std::vector<Schedule> attention_backward_schedules(std::string_view program,
     return elementwise(spec, target, program == "attention_backward_groups" ? "cols" : "rows");
   std::vector<Schedule> schedules;
   const int columns = round_up(widest(spec));
-  const SpecTraits traits(spec);
-  const unsigned kinds = kinds_of(traits), schedulers = schedulers_of(traits, kinds);
+  const unsigned kinds = kinds_of(SpecTraits(spec)), schedulers = schedulers_of(kinds);
   const auto add = [&](std::span<const Tiles> table, bool of_warpgroups) {
     for (const Tiles& tiles : table) {
       if (columns < tiles.least || tiles.most < columns || !are_for(tiles, kinds)) continue;

@@ -282,7 +282,7 @@ Program of_shifted_columns(int shift) {
   return b.finish();
 }
 
-// The copy engine takes no box that begins elsewhere.
+// Elsewhere a copy by the copy engine is an illegal instruction.
 TEST(Programs, RowsOfABoxBeginAtMultiplesOf16Bytes) {
   Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
   schedule.instruction = Instruction::wgmma;
