@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from flex_peer import variant
@@ -93,7 +94,10 @@ class Worker:
         from flashcore.kernels.attention_backward import AttentionBackward
 
         spec = self._spec(case)
-        kernels = AttentionBackward(spec, self._fc.jit(spec).target).kernels(compiled=True)
+        backward = AttentionBackward(spec, self._fc.jit(spec).target)
+        # A build before schedules went by lengths takes none.
+        own = {"length": case.length} if "length" in signature(backward.kernels).parameters else {}
+        kernels = backward.kernels(compiled=True, **own)
         return b"".join(kernel.cubin for kernel in kernels.kernels)
 
     def compile(self, cases: list[Case]) -> dict[str, Any]:

@@ -22,6 +22,8 @@
 //   attention_backward_groups          where the spec has groups
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -72,9 +74,18 @@ Program attention_backward_adding_queries(const AttentionSpec& spec);
 /// Those in one launch, with the arguments of attention_backward; dq_sums is one more workspace.
 Module attention_backward_adding(const AttentionSpec& spec);
 
+/// A length for schedules that are for sequences of any.
+inline constexpr int any_length = std::numeric_limits<int>::max();
+
 /// The shipped schedules of the program of this name: the best first, then safer ones, which leave the
-/// compiler more registers (see attention_schedules).
+/// compiler more registers (see attention_schedules). `length`: how many rows or keys, whichever are more,
+/// a sequence has in the mean.
 std::vector<Schedule> attention_backward_schedules(std::string_view program,
-                                                   const AttentionSpec& spec, const Target& target);
+                                                   const AttentionSpec& spec, const Target& target,
+                                                   std::int64_t length = any_length);
+
+/// The lengths up to which there are schedules that are not for longer sequences, and any_length, in
+/// ascending order: all lengths between two of them have the same schedules.
+std::vector<std::int64_t> backward_length_bounds();
 
 }  // namespace flashcore

@@ -156,17 +156,18 @@ void bind_specs(py::module_& m) {
       py::arg("json"), py::arg("adding") = false, py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward_schedules",
-      [](const std::string& json, const std::string& target, bool adding) {
+      [](const std::string& json, const std::string& target, bool adding, std::int64_t length) {
         const AttentionSpec spec = attention_spec_from_json(json);
         const Module module = adding ? attention_backward_adding(spec) : attention_backward(spec);
         std::vector<std::vector<Schedule>> schedules;
         for (const Program& program : module.kernels())
           schedules.push_back(
-              attention_backward_schedules(program.name(), spec, find_target(target)));
+              attention_backward_schedules(program.name(), spec, find_target(target), length));
         return texts_of(schedules);
       },
-      py::arg("json"), py::arg("target"), py::arg("adding") = false,
+      py::arg("json"), py::arg("target"), py::arg("adding") = false, py::arg("length") = any_length,
       py::call_guard<py::gil_scoped_release>());
+  m.def("backward_length_bounds", &backward_length_bounds);
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def(

@@ -4,6 +4,8 @@
 // keep what FlashAttention-2's tiles keep in registers.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <set>
 #include <span>
 
 #include "templates/attention_backward.h"
@@ -42,24 +44,58 @@ constexpr unsigned masks = full | causal | windows | scanned, masked = masks & ~
 constexpr unsigned persistent_masked = dense | causal | windows | plain | scored;
 constexpr unsigned scores = plain | softcapped | scored | looked_up, sequences = dense | ragged;
 
+constexpr int any = any_length;  ///< columns, rows or keys
+/// Small tiles read what the others read of L2 twice, and beyond these lengths that is what blocks wait for.
+constexpr std::int64_t brief = 4096, medium = 8192;
+
 /// Tiles for queries and values of up to so many columns.
 struct Tiles {
   int least, most;
   int rows, cols, warps_m, warps_n, stages;
   unsigned traits = 0;
+  int blocks = 1;              ///< that a multiprocessor holds at once
+  std::int64_t longest = any;  ///< for sequences of up to so many rows and keys
 };
-constexpr int any = 1 << 20;  // columns
 
-// ---- warpgroups: two, which divide the tile of 128 rows or columns
+// ---- warpgroups: two, which divide the tile of 128 rows or columns; or one, with a tile of 64, in two or
+// three blocks a multiprocessor, which begin, end and compute their weights beside each other's products
 
-/// What nearly all loops over rows have.
+/// What nearly all loops over rows have, and those over keys in blocks of one warpgroup.
 constexpr unsigned usual = peel_masks | ascending | vectors;
-/// Two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
+constexpr unsigned usual_keys = peel_masks | last_tiles_first;
+/// Scores that were timed in blocks of one warpgroup beside softcapped ones; lookups were not.
+constexpr unsigned timed = plain | scored;
+/// First blocks of one warpgroup, for the kinds and lengths for which they are faster than one block of two.
+/// Of the others:
+/// two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
 /// leave no register for the number of the tile that the dynamic scheduler hands out: under windows, whose
 /// blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
 /// Up to 96 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
 /// shared memory as often as they read the rows. Blocks that are not persistent have registers for more rows.
 constexpr Tiles keys_of_warpgroups[] = {
+    {1, 80, 64, 64, 4, 1, 2, usual | softcapped | causal | windows, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual | softcapped | causal | windows, 2, medium},
+    {97, 112, 48, 64, 4, 1, 2, usual | softcapped | causal | windows, 2, medium},
+    {113, 128, 32, 64, 4, 1, 3, usual | softcapped | causal, 2, medium},
+    {1, 32, 64, 64, 4, 1, 2, usual | timed | ragged, 3, medium},
+    {33, 80, 64, 64, 4, 1, 3, usual | timed | masked | ragged, 2, medium},
+    {33, 64, 128, 64, 4, 1, 2, usual | timed | full | ragged, 2, medium},
+    {65, 80, 96, 64, 4, 1, 2, usual | timed | full | ragged, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual | timed | full | causal | scanned | ragged, 2, medium},
+    {97, 112, 64, 64, 4, 1, 2, usual | timed | masked | ragged, 2, brief},
+    {113, 128, 64, 64, 4, 1, 2, ascending | vectors | timed | masked | ragged, 2, brief},
+    {1, 80, 64, 64, 4, 1, 3, usual | plain | scanned | dense, 2},
+    {81, 112, 64, 64, 4, 1, 2, usual | plain | scanned | dense, 2},
+    {113, 128, 48, 64, 4, 1, 2, usual | plain | scanned | dense, 2},
+    {1, 32, 64, 64, 4, 1, 2, usual | dynamic | timed | windows | dense, 3},
+    {1, 32, 64, 64, 4, 1, 2, usual | dynamic | scored | causal | dense, 3, medium},
+    {49, 64, 64, 64, 4, 1, 3, usual | kept | dynamic | scored | causal | dense, 2, medium},
+    {65, 80, 64, 64, 4, 1, 2, usual | kept | dynamic | scored | causal | dense, 2, medium},
+    {65, 80, 64, 64, 4, 1, 2, usual | kept | dynamic | timed | windows | dense, 2},
+    {65, 80, 64, 64, 4, 1, 3, usual | dynamic | timed | full | causal | dense, 2, brief},
+    {81, 96, 96, 64, 4, 1, 2, usual | plain | full | dense, 2, medium},
+    {97, 128, 64, 64, 4, 1, 2, usual | scored | causal | dense, 2, brief},
+    {113, 128, 48, 64, 4, 1, 3, usual | plain | full, 2, brief},
     {1, 48, 64, 128, 8, 1, 3, usual | ping_pong | softcapped},
     {49, 96, 64, 128, 8, 1, 2, usual | ping_pong | softcapped},
     {97, 112, 48, 128, 8, 1, 2, usual | softcapped},
@@ -109,10 +145,10 @@ constexpr Tiles keys_of_warpgroups[] = {
     {1, any, 32, 128, 8, 1, 2},
     {129, any, 32, 128, 8, 1, 1},
 };
-/// The sums and weights of tiles of 128 rows need more registers than a thread has. With three
-/// slots the products of an iteration run beside the scores of the next.
+/// With three slots the products of an iteration run beside the scores of the next.
 constexpr Tiles adding_keys_of_warpgroups[] = {
-    {65, 128, 64, 128, 8, 1, 2, peel_masks | ascending | vectors},
+    {1, 64, 128, 128, 8, 1, 2, ascending | vectors},
+    {65, 128, 64, 128, 8, 1, 2, usual},
     {1, 64, 64, 128, 8, 1, 3, peel_masks | ascending},
     {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
 };
@@ -129,8 +165,26 @@ constexpr Tiles values_of_warpgroups[] = {
     {1, any, 64, 128, 8, 1, 2},
     {1, any, 32, 128, 8, 1, 2},
 };
-/// As many keys as leave three slots: two iterations in flight hold the keys of both.
+/// First blocks of one warpgroup, as above. Of the others: as many keys as leave three slots, since two
+/// iterations in flight hold the keys of both.
 constexpr Tiles queries_of_warpgroups[] = {
+    {1, 32, 64, 64, 4, 1, 3, usual_keys | softcapped | causal | windows, 3, medium},
+    {33, 80, 64, 64, 4, 1, 2, usual_keys | softcapped | causal | windows, 3, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | softcapped | causal | windows, 2, medium},
+    {97, 128, 64, 64, 4, 1, 2, usual_keys | softcapped | causal | windows, 2, medium},
+    {1, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | windows | scanned, 3},
+    {1, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | causal, 3, medium},
+    {1, 32, 64, 64, 4, 1, 3, timed | full, 3},
+    {33, 64, 64, 64, 4, 1, 2, dynamic | timed | full, 3, brief},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | ragged, 3, brief},
+    {65, 96, 64, 64, 4, 1, 3, usual_keys | plain | scanned | dense, 2},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | windows | dense, 3},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | scored | causal | dense, 3, brief},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | timed | masked | ragged, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | timed | windows | dense, 2},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | scored | causal | dense, 2, brief},
+    {97, 128, 64, 64, 4, 1, 2, usual_keys | plain | scanned | dense, 2},
+    {113, 128, 64, 64, 4, 1, 2, usual_keys | dynamic | scored | causal | dense, 2, brief},
     {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full},
     {1, 64, 128, 64, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | softcapped | causal},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full},
@@ -227,6 +281,7 @@ Schedule schedule_of(const Tiles& tiles, unsigned schedulers, const AttentionSpe
   s.warps_m = tiles.warps_m;
   s.warps_n = tiles.warps_n;
   s.stages = tiles.stages;
+  s.blocks_per_processor = tiles.blocks;
   if (tiles.warps_n > 1 && target.mma_m16n8k16) s.product_split = ProductSplit::columns;
   s.peel_masks = tiles.traits & peel_masks;
   s.ping_pong = tiles.traits & ping_pong;
@@ -272,9 +327,16 @@ constexpr ProductTiles products[] = {
 
 }  // namespace
 
+std::vector<std::int64_t> backward_length_bounds() {
+  std::set<std::int64_t> bounds;
+  for (const ProductTiles& own : products)
+    for (const Tiles& tiles : own.of_warpgroups) bounds.insert(tiles.longest);
+  return {bounds.begin(), bounds.end()};
+}
+
 std::vector<Schedule> attention_backward_schedules(std::string_view program,
-                                                   const AttentionSpec& spec,
-                                                   const Target& target) {
+                                                   const AttentionSpec& spec, const Target& target,
+                                                   std::int64_t length) {
   const auto* const own = std::ranges::find(products, program, &ProductTiles::program);
   if (own == std::end(products))
     return elementwise(spec, target, program == "attention_backward_groups" ? "cols" : "rows");
@@ -283,7 +345,8 @@ std::vector<Schedule> attention_backward_schedules(std::string_view program,
   const unsigned kinds = kinds_of(SpecTraits(spec)), schedulers = schedulers_of(kinds);
   const auto add = [&](std::span<const Tiles> table, bool of_warpgroups) {
     for (const Tiles& tiles : table) {
-      if (columns < tiles.least || tiles.most < columns || !are_for(tiles, kinds)) continue;
+      if (columns < tiles.least || tiles.most < columns || tiles.longest < length) continue;
+      if (!are_for(tiles, kinds)) continue;
       const Schedule s = schedule_of(tiles, schedulers, spec, target, of_warpgroups);
       if (std::ranges::find(schedules, s) == schedules.end()) schedules.push_back(s);
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _core, arguments
 from ..errors import CacheError, SpecError
+from ..kernels.attention_backward import length_bounds
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target
 from ..kernels.kernel import Kernel
@@ -240,8 +241,10 @@ def save(kernel: Kernel, path: PathLike, gradients: bool, ranges: dict[str, Any]
         if isinstance(kernel, AttentionKernel) and not kernel._probe:
             content.add(kernel._returning_lse())
         if gradients and isinstance(kernel, AttentionKernel):
-            for part in kernel._derivative().kernels(compiled=True).kernels:
-                content.add(part)
+            derivative = kernel._derivative()
+            for backward in {derivative.kernels(True, bound): None for bound in length_bounds()}:
+                for part in backward.kernels:
+                    content.add(part)
     return _write(path, content, [plan], None)
 
 

@@ -18,6 +18,7 @@ from .. import _core, arguments
 from ..arrays import is_array
 from ..cache import tuning_table
 from ..errors import SpecError
+from ..kernels.attention_backward import length_bounds, schedule_lists
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target
 from ..kernels.module_kernel import ModuleKernel
@@ -44,6 +45,12 @@ class Problems:
         """Whether some problem has more blocks along a dimension than CUDA's grid; those launch
         the kernel of a schedule with `flat_grid`."""
         return max(self.batch[1], self.heads[1]) > _MOST_IN_A_GRID
+
+    @property
+    def backward_bounds(self) -> list[int]:
+        """Lengths that stand for all that the backward pass is for."""
+        least, most = (max(ends) for ends in zip(self.q_lengths, self.lengths, strict=True))
+        return length_bounds(least, most)
 
     def as_list(self) -> list[tuple[int, int]]:
         return [self.batch, self.heads, self.q_lengths, self.lengths]
@@ -129,10 +136,12 @@ def build_modules(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = list(pool.map(make, *zip(*every, strict=True))) if every else []
     if gradients:
-        backward = kernel._derivative().kernels(compiled=True)
-        if device is not None:
-            backward.prepare(device)
-        made.append(backward)
+        derivative = kernel._derivative()
+        every_length = (derivative.kernels(True, bound) for bound in wanted.backward_bounds)
+        for backward in dict.fromkeys(every_length):
+            if device is not None:
+                backward.prepare(device)
+            made.append(backward)
     return made
 
 
@@ -168,7 +177,6 @@ def list_modules(
 ) -> list[tuple[str, list[str], bool]]:
     """The kernels of :func:`build_modules`: the program of each, the schedules of which it is under
     the first that fits, and whether the log-sum-exp is asked for. Compiles nothing."""
-    text = spec.to_json()
     modules: list[tuple[_core.Module, list[list[str]], bool]] = []
     for with_lse in _asked(spec, lse):
         own = dataclasses.replace(spec, lse=with_lse).to_json()
@@ -177,8 +185,9 @@ def list_modules(
             for module, lists in _core.reachable_alternatives(own, target, wanted.as_list())
         ]
     if gradients:
-        schedules = _core.attention_backward_schedules(text, target)
-        modules.append((_core.attention_backward(text), schedules, False))
+        module = _core.attention_backward(spec.to_json())
+        for bound in wanted.backward_bounds:
+            modules.append((module, schedule_lists(spec, target, bound), False))
     # Modules may have programs in common.
     every = {
         (program.text, *texts): (program.name, texts, with_lse)

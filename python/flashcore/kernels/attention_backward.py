@@ -16,6 +16,22 @@ from .lengths import lengths
 from .module_kernel import ModuleKernel
 
 
+def schedule_lists(
+    spec: AttentionSpec, target: str, bound: int, adding: bool = False
+) -> list[list[str]]:
+    """Those of each program for sequences of so many rows and keys."""
+    return _core.attention_backward_schedules(spec.to_json(), target, adding, bound)
+
+
+def length_bounds(least: int = 0, most: int | None = None) -> list[int]:
+    """Lengths that stand for all between `least` and `most`: each has the schedules of those from
+    the one before it on."""
+    bounds = _core.backward_length_bounds()
+    end = bounds[-1] if most is None else max(1, most)
+    below = [0, *bounds[:-1]]
+    return [b for before, b in zip(below, bounds, strict=True) if least <= b and before < end]
+
+
 class AttentionBackward:
     """The kernels that compute the gradients of q, k and v for one spec, compiled at first use."""
 
@@ -29,19 +45,24 @@ class AttentionBackward:
         self._adding = adding
         self._module = Module._of(_core.attention_backward(spec.to_json(), adding))
         self._captured = CapturedValues(self._module.name, spec)
-        self._kernels: ModuleKernel | None = None
+        self._bounds = length_bounds()
+        self._kernels: dict[int, ModuleKernel] = {}
 
-    def kernels(self, compiled: bool) -> ModuleKernel:
-        """The module's kernels; `compiled`: those whose code fits."""
-        if self._kernels is None:
-            texts = _core.attention_backward_schedules(
-                self._spec.to_json(), self._target, self._adding
-            )
-            schedules = [[Schedule.from_json(text) for text in own] for own in texts]
-            self._kernels = ModuleKernel.first_fitting(
-                self._module, schedules, self._target, compiled
-            )
-        return self._kernels
+    def kernels(self, compiled: bool, length: int) -> ModuleKernel:
+        """The module's kernels for sequences of so many rows or keys, whichever are more, in the
+        mean; `compiled`: those whose code fits."""
+        bound = next(bound for bound in self._bounds if length <= bound)
+        if bound not in self._kernels:
+            self._kernels[bound] = self._build(compiled, bound)
+        return self._kernels[bound]
+
+    def _build(self, compiled: bool, bound: int) -> ModuleKernel:
+        lists = schedule_lists(self._spec, self._target, bound, self._adding)
+        for other, built in self._kernels.items():
+            if schedule_lists(self._spec, self._target, other, self._adding) == lists:
+                return built
+        schedules = [[Schedule.from_json(text) for text in own] for own in lists]
+        return ModuleKernel.first_fitting(self._module, schedules, self._target, compiled)
 
     def __call__(
         self,
@@ -67,10 +88,10 @@ class AttentionBackward:
         given = self._captured.own | dict(captured or {})
         arrays, _ = self._captured.with_given(given)
         named = dict(zip(self._captured.arrays, arrays, strict=True))
-        kernels = self.kernels(compiled)
         own = lengths(
             spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, max_kv_len
         )
+        kernels = self.kernels(compiled, self._length_of(q, k, cu_seqlens_q))
         if spec.layout == "thd":
             named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
         else:
@@ -105,6 +126,13 @@ class AttentionBackward:
                 made[0] = full(q, q.shape, spec.dtype, 0)
         return made[0], made[1], made[2]
 
+    def _length_of(self, q: Any, k: Any, starts: Any) -> int:
+        if self._spec.layout == "thd":
+            sequences = max(1, int(starts.shape[0]) - 1)
+            return -(-max(int(q.shape[0]), int(k.shape[0])) // sequences)
+        at = 2 if self._spec.layout == "bhsd" else 1
+        return max(0, *(int(x.shape[at]) for x in (q, k) if len(x.shape) == 4))
+
     def _gradient_like(self, array: Any, stream: Any) -> Any:
         # Of packed sequences, rows that belong to none are not written.
         with copies.on_stream(array, stream):
@@ -113,4 +141,4 @@ class AttentionBackward:
             return output_like(array, array.shape[-1], self._spec.dtype)
 
 
-__all__ = ["AttentionBackward"]
+__all__ = ["AttentionBackward", "length_bounds", "schedule_lists"]

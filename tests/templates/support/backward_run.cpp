@@ -296,10 +296,11 @@ std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Ta
   if (!adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
   if (spec.group() > 1) programs.push_back(attention_backward_groups(spec));
   std::vector<ProgramKernels> kernels;
+  constexpr int short_sequences = 1;  // those for longer ones come behind theirs
   for (const Program& program : programs)
-    kernels.push_back(generate_for(program,
-                                   attention_backward_schedules(program.name(), spec, target),
-                                   target, all_schedules));
+    kernels.push_back(generate_for(
+        program, attention_backward_schedules(program.name(), spec, target, short_sequences),
+        target, all_schedules));
   return kernels;
 }
 
