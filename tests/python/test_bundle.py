@@ -127,6 +127,19 @@ except fc.CacheMissError as error:
         backward = {name for name in programs if name.startswith("attention_backward")}
         assert gradients.split(" ") == sorted(backward) != []
 
+    def test_of_short_sequences_it_has_no_kernels_of_long_ones(self):
+        brief, every = (
+            {
+                (kernel.program, kernel.schedules[0].to_json())
+                for kernel in fc.plan_bundle(
+                    self.spec, "sm_90a", lengths=(1, longest), batch=1, gradients=True
+                )
+                if kernel.program.startswith("attention_backward")
+            }
+            for longest in (512, 16384)
+        )
+        assert brief < every
+
     def test_without_gradients_it_has_none(self, tmp_path):
         bundle = fc.build_bundle(self.spec, tmp_path / "few.fcb", "sm_90a", **self.ranges)
         forward, decoding, refused = self.run(bundle, tmp_path)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore.kernels.attention_backward import AttentionBackward, length_bounds
 from reference import DTYPES, assert_gradients, random
 
 
@@ -219,3 +220,39 @@ def test_what_has_no_derivative_is_refused_by_name():
         kernel.backward(q, q, q, q, lse, q[:, :, :7])
     with pytest.raises(fc.SpecError, match="lse"):
         kernel.backward(q, q, q, q, lse[..., :7], q)
+
+
+def test_short_and_long_sequences_have_kernels_of_their_own():
+    backward = AttentionBackward(fc.AttentionSpec(head_dim=64), "sm_90a")
+    brief, long = (backward.kernels(False, length) for length in (512, 16384))
+    assert backward.kernels(False, 4096) is brief is not long
+    wide = AttentionBackward(fc.AttentionSpec(head_dim=256), "sm_90a")
+    assert wide.kernels(False, 512) is wide.kernels(False, 16384)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "length"),
+    [("bhsd", (1, 2, 70, 64), 70), ("bshd", (1, 70, 2, 64), 70), ("thd", (70, 2, 64), 24)],
+)
+def test_the_length_of_packed_sequences_is_their_mean(layout, shape, length):
+    seen = []
+
+    class Recording(AttentionBackward):
+        def kernels(self, compiled, length):
+            seen.append(length)
+            return super().kernels(compiled, length)
+
+    spec = fc.AttentionSpec(head_dim=64, layout=layout)
+    x = np.zeros(shape, np.float16).view(np.uint16).astype(DTYPES["bf16"])
+    starts = {"cu_seqlens_q": np.array([0, 1, 69, 70], np.int32)} if layout == "thd" else {}
+    out, lse = fc.jit(spec, target="sm_80")(x, x, x, return_lse=True, **starts)
+    Recording(spec, "sm_80")(x, x, x, out, lse, x, scale=0.1, compiled=False, **starts)
+    assert seen == [length]
+
+
+def test_bounds_of_lengths_stand_for_all_between():
+    bounds = length_bounds()
+    assert length_bounds(0, 0) == length_bounds(1, bounds[0]) == bounds[:1]
+    assert length_bounds(bounds[0] + 1, bounds[1]) == [bounds[1]]
+    assert length_bounds(bounds[0], bounds[0] + 1) == bounds[:2]
+    assert length_bounds(bounds[1] + 1) == bounds[2:]
