@@ -128,7 +128,6 @@ TEST_P(BackwardSchedulesOf, FitAtTheFirstTry) {
   if (nvrtc.version() < NvrtcVersion{13, 1}) GTEST_SKIP() << "keeps no operands of wgmma";
   const Target& target = find_target("sm_90a");
   std::vector<AttentionSpec> specs{{.mask = causal(), .score = softcap(30)},
-                                   {.mask = causal(), .score = alibi({"slopes", DType::f32, 1})},
                                    {.mask = documents({"ids", DType::i32, 2}) & causal()}};
   for (const Mask& mask : {full(), causal(), sliding_window(100, 0)}) {
     specs.push_back({.mask = mask});
