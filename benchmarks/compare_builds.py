@@ -43,6 +43,7 @@ BACKWARD_DIMS = [32, 64, 80, 96, 112, 128, 160, 192, 256]
 BACKWARD_KINDS = [("full", 0), ("causal", 0), ("window", 1024)]
 BACKWARD_VARIANTS = [("softcap_causal", 30), ("alibi_causal", 0), ("causal_documents", 1000)]
 PACKED_DIMS = [32, 64, 96, 128, 192]
+PACKED_LENGTHS = [512, *VARIANT_LENGTHS]
 
 
 @dataclass
@@ -81,7 +82,7 @@ def cases_of(section: str, dims: list[int]) -> list[Case]:
         found = [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]
         every = itertools.product(BACKWARD_VARIANTS, VARIANT_DIMS, VARIANT_LENGTHS)
         found += [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]
-        every = itertools.product(BACKWARD_KINDS, PACKED_DIMS, VARIANT_LENGTHS)
+        every = itertools.product(BACKWARD_KINDS, PACKED_DIMS, PACKED_LENGTHS)
         packed = [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]
         found += [replace(case, packed=True) for case in packed]
         found = [replace(case, backward=True) for case in found]

@@ -296,11 +296,19 @@ std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Ta
   if (!adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
   if (spec.group() > 1) programs.push_back(attention_backward_groups(spec));
   std::vector<ProgramKernels> kernels;
-  constexpr int short_sequences = 1;  // those for longer ones come behind theirs
-  for (const Program& program : programs)
-    kernels.push_back(generate_for(
-        program, attention_backward_schedules(program.name(), spec, target, short_sequences),
-        target, all_schedules));
+  for (const Program& program : programs) {
+    ProgramKernels own{program, {}};
+    for (const std::int64_t length : backward_length_bounds()) {
+      ProgramKernels found =
+          generate_for(program, attention_backward_schedules(program.name(), spec, target, length),
+                       target, all_schedules);
+      for (ScheduledKernel& kernel : found.kernels)
+        if (std::ranges::find(own.kernels, kernel.schedule, &ScheduledKernel::schedule) ==
+            own.kernels.end())
+          own.kernels.push_back(std::move(kernel));
+    }
+    kernels.push_back(std::move(own));
+  }
   return kernels;
 }
 

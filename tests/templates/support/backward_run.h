@@ -24,8 +24,8 @@ struct BackwardProblem {
   std::vector<CapturedValues> captured = {};
 };
 
-/// All programs of a spec under the first of their schedules that the target can run, or under all of
-/// those; with `adding` those of attention_backward_adding.
+/// All programs of a spec under the first of their schedules for sequences of each length that the target
+/// can run, or under all of those; with `adding` those of attention_backward_adding.
 std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Target& target,
                                              bool adding, bool all_schedules);
 
