@@ -46,7 +46,7 @@ constexpr unsigned scores = plain | softcapped | scored | looked_up, sequences =
 
 constexpr int any = any_length;  ///< columns, rows or keys
 /// Small tiles read what the others read of L2 twice, and beyond these lengths that is what blocks wait for.
-constexpr std::int64_t brief = 4096, medium = 8192;
+constexpr std::int64_t shortest = 512, brief = 4096, medium = 8192;
 
 /// Tiles for queries and values of up to so many columns.
 struct Tiles {
@@ -97,6 +97,8 @@ constexpr Tiles keys_of_warpgroups[] = {
     {81, 96, 96, 64, 4, 1, 2, usual | plain | full | dense, 2, medium},
     {97, 128, 64, 64, 4, 1, 2, usual | scored | causal | dense, 2, brief},
     {113, 128, 48, 64, 4, 1, 3, usual | plain | full, 2, brief},
+    {97, 112, 64, 64, 4, 1, 2, usual | plain | full | causal | windows | dense, 2, shortest},
+    {113, 128, 64, 64, 4, 1, 2, ascending | vectors | plain | causal | dense, 2, shortest},
     {1, 48, 64, 128, 8, 1, 3, usual | ping_pong | softcapped},
     {49, 96, 64, 128, 8, 1, 2, usual | ping_pong | softcapped},
     {97, 112, 48, 128, 8, 1, 2, usual | softcapped},
@@ -186,6 +188,9 @@ constexpr Tiles queries_of_warpgroups[] = {
     {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | scored | causal | dense, 2, brief},
     {97, 128, 64, 64, 4, 1, 2, usual_keys | plain | scanned | dense, 2},
     {113, 128, 64, 64, 4, 1, 2, usual_keys | dynamic | scored | causal | dense, 2, brief},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense, 3, shortest},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | plain | causal | dense, 2, shortest},
+    {113, 128, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense, 2, shortest},
     {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full},
     {1, 64, 128, 64, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | softcapped | causal},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full},

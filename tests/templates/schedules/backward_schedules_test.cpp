@@ -96,15 +96,22 @@ TEST(BackwardSchedules, LoadVectorsOfPackedSequencesWithTheirTiles) {
 
 // Small tiles read L2 twice as often: at head_dim 64, full, 16k rows took 5 % longer in them.
 TEST(BackwardSchedules, OfLongSequencesHaveTilesOfTwoWarpgroups) {
-  const std::vector<std::int64_t> bounds = backward_length_bounds();
-  EXPECT_EQ(bounds.back(), any_length);
-  const auto first = [](std::int64_t length) {
-    return attention_backward_schedules("attention_backward_queries", {.head_dim = 64},
-                                        find_target("sm_90a"), length)[0];
-  };
-  EXPECT_EQ(first(bounds[0]).consumer_threads(), 128);
-  EXPECT_EQ(first(bounds[0] + 1).consumer_threads(), 256);
-  EXPECT_EQ(first(bounds[0] + 1), first(any_length));
+  const struct {
+    const char* program;
+    AttentionSpec spec;
+    std::int64_t longest;  // in tiles of one warpgroup
+  } cases[]{{"attention_backward_queries", {.head_dim = 64}, 4096},
+            {"attention_backward_keys", {.head_dim = 128, .mask = causal()}, 512}};
+  for (const auto& [program, spec, longest] : cases) {
+    const auto first = [&](std::int64_t length) {
+      return attention_backward_schedules(program, spec, find_target("sm_90a"), length)[0];
+    };
+    EXPECT_EQ(first(longest).consumer_threads(), 128) << program;
+    EXPECT_EQ(first(longest + 1).consumer_threads(), 256) << program;
+    EXPECT_EQ(first(longest + 1), first(any_length)) << program;
+    EXPECT_TRUE(std::ranges::count(backward_length_bounds(), longest)) << program;
+  }
+  EXPECT_EQ(backward_length_bounds().back(), any_length);
 }
 
 // A first call would compile a schedule that the compiler has refused once more.
