@@ -58,7 +58,8 @@ class AttentionBackward:
 
     def _build(self, compiled: bool, bound: int) -> ModuleKernel:
         lists = schedule_lists(self._spec, self._target, bound, self._adding)
-        for other, built in self._kernels.items():
+        # A copy: torch's threads, one a device, may be here at the same time.
+        for other, built in list(self._kernels.items()):
             if schedule_lists(self._spec, self._target, other, self._adding) == lists:
                 return built
         schedules = [[Schedule.from_json(text) for text in own] for own in lists]
