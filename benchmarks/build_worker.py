@@ -95,7 +95,7 @@ class Worker:
 
         spec = self._spec(case)
         backward = AttentionBackward(spec, self._fc.jit(spec).target)
-        # A build before schedules went by lengths takes none.
+        # In older builds the schedules depend on no length.
         own = {"length": case.length} if "length" in signature(backward.kernels).parameters else {}
         kernels = backward.kernels(compiled=True, **own)
         return b"".join(kernel.cubin for kernel in kernels.kernels)

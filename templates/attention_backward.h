@@ -74,7 +74,7 @@ Program attention_backward_adding_queries(const AttentionSpec& spec);
 /// Those in one launch, with the arguments of attention_backward; dq_sums is one more workspace.
 Module attention_backward_adding(const AttentionSpec& spec);
 
-/// A length for schedules that are for sequences of any.
+/// No sequence is longer: the schedules for this length are those that are fast however long sequences are.
 inline constexpr int any_length = std::numeric_limits<int>::max();
 
 /// The shipped schedules of the program of this name: the best first, then safer ones, which leave the

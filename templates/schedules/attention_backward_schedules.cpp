@@ -45,7 +45,7 @@ constexpr unsigned persistent_masked = dense | causal | windows | plain | scored
 constexpr unsigned scores = plain | softcapped | scored | looked_up, sequences = dense | ragged;
 
 constexpr int any = any_length;  ///< columns, rows or keys
-/// Small tiles read what the others read of L2 twice, and beyond these lengths that is what blocks wait for.
+/// Lengths up to which tiles of one warpgroup were measured to be faster: they read L2 twice as often.
 constexpr std::int64_t shortest = 512, brief = 4096, medium = 8192;
 
 /// Tiles for queries and values of up to so many columns.
@@ -65,11 +65,10 @@ constexpr unsigned usual = peel_masks | ascending | vectors;
 constexpr unsigned usual_keys = peel_masks | last_tiles_first;
 /// Scores that were timed in blocks of one warpgroup beside softcapped ones; lookups were not.
 constexpr unsigned timed = plain | scored;
-/// First blocks of one warpgroup, for the kinds and lengths for which they are faster than one block of two.
-/// Of the others:
-/// two iterations in flight where registers allow it, mostly with ping-pong. From 113 to 128 columns they
-/// leave no register for the number of the tile that the dynamic scheduler hands out: under windows, whose
-/// blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
+/// First blocks of one warpgroup, for the kinds and lengths of sequences for which they are faster.
+/// Blocks of two have two iterations in flight where registers allow it, mostly with ping-pong. From 113 to
+/// 128 columns those leave no register for the number of the tile that the dynamic scheduler hands out: under
+/// windows, whose blocks visit few tiles of rows, one iteration in flight with that scheduler is faster.
 /// Up to 96 columns the keys and values are kept, where the compiler can: tiles of few rows read them from
 /// shared memory as often as they read the rows. Blocks that are not persistent have registers for more rows.
 constexpr Tiles keys_of_warpgroups[] = {
@@ -148,7 +147,8 @@ constexpr Tiles keys_of_warpgroups[] = {
     {1, any, 32, 128, 8, 1, 2},
     {129, any, 32, 128, 8, 1, 1},
 };
-/// With three slots the products of an iteration run beside the scores of the next.
+/// 128 rows fit in the registers up to 64 columns, where one copy of the loop masks all tiles. With three
+/// slots the products of an iteration run beside the scores of the next.
 constexpr Tiles adding_keys_of_warpgroups[] = {
     {1, 64, 128, 128, 8, 1, 2, ascending | vectors},
     {65, 128, 64, 128, 8, 1, 2, usual},
@@ -168,7 +168,7 @@ constexpr Tiles values_of_warpgroups[] = {
     {1, any, 64, 128, 8, 1, 2},
     {1, any, 32, 128, 8, 1, 2},
 };
-/// First blocks of one warpgroup, as above. Of the others: as many keys as leave three slots, since two
+/// First blocks of one warpgroup, as above. Blocks of two have as many keys as leave three slots, since two
 /// iterations in flight hold the keys of both.
 constexpr Tiles queries_of_warpgroups[] = {
     {1, 32, 64, 64, 4, 1, 3, usual_keys | softcapped | causal | windows, 3, medium},

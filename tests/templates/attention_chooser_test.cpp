@@ -126,8 +126,9 @@ TEST(AttentionChooser, ListsWhatProblemsOfARangeMayGet) {
       chooser.all_alternatives({{1, 64}, {1, 64}, {1, 4096}, {1, 8192}});
   for (const std::int64_t rows : {1, 5, 16, 40, 100, 1000})
     for (const std::int64_t batch : {1, 7}) {
-      if (const auto number = chooser.find_alternative({batch, 32, rows, 8192}, h200))
+      if (const auto number = chooser.find_alternative({batch, 32, rows, 8192}, h200)) {
         EXPECT_THAT(all, testing::Contains(*number));
+      }
     }
 }
 

@@ -19,13 +19,13 @@ from .module_kernel import ModuleKernel
 def schedule_lists(
     spec: AttentionSpec, target: str, bound: int, adding: bool = False
 ) -> list[list[str]]:
-    """Those of each program for sequences of so many rows and keys."""
+    """The schedules of each program, the best first, for sequences of `bound` rows and keys."""
     return _core.attention_backward_schedules(spec.to_json(), target, adding, bound)
 
 
 def length_bounds(least: int = 0, most: int | None = None) -> list[int]:
-    """Lengths that stand for all between `least` and `most`: each has the schedules of those from
-    the one before it on."""
+    """Lengths that stand for all between `least` and `most`: the schedules for each are those for
+    every length above the one in front of it."""
     bounds = _core.backward_length_bounds()
     end = bounds[-1] if most is None else max(1, most)
     below = [0, *bounds[:-1]]
@@ -46,7 +46,8 @@ class AttentionBackward:
         self._module = Module._of(_core.attention_backward(spec.to_json(), adding))
         self._captured = CapturedValues(self._module.name, spec)
         self._bounds = length_bounds()
-        self._kernels: dict[int, ModuleKernel] = {}
+        self._kernels: dict[int, ModuleKernel] = {}  # by the bound of the length
+        self._built: dict[tuple[tuple[str, ...], ...], ModuleKernel] = {}  # by the schedules
 
     def kernels(self, compiled: bool, length: int) -> ModuleKernel:
         """The module's kernels for sequences of so many rows or keys, whichever are more, in the
@@ -58,12 +59,13 @@ class AttentionBackward:
 
     def _build(self, compiled: bool, bound: int) -> ModuleKernel:
         lists = schedule_lists(self._spec, self._target, bound, self._adding)
-        # A copy: torch's threads, one a device, may be here at the same time.
-        for other, built in list(self._kernels.items()):
-            if schedule_lists(self._spec, self._target, other, self._adding) == lists:
-                return built
-        schedules = [[Schedule.from_json(text) for text in own] for own in lists]
-        return ModuleKernel.first_fitting(self._module, schedules, self._target, compiled)
+        key = tuple(map(tuple, lists))
+        if key not in self._built:
+            schedules = [[Schedule.from_json(text) for text in own] for own in lists]
+            self._built[key] = ModuleKernel.first_fitting(
+                self._module, schedules, self._target, compiled
+            )
+        return self._built[key]
 
     def __call__(
         self,
