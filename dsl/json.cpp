@@ -171,6 +171,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("outer_stages", schedule.outer_stages);
   visit("peel_masks", schedule.peel_masks);
   visit("overlap_products", schedule.overlap_products);
+  visit("late_products", schedule.late_products);
   visit("rescale_before_product", schedule.rescale_before_product);
   visit("rescale_before_wait", schedule.rescale_before_wait);
   visit("lazy_scaling", schedule.lazy_scaling);

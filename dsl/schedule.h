@@ -106,6 +106,10 @@ struct Schedule {
   /// The first product of an iteration is in flight together with the second product of the
   /// previous iteration, while the operations between them are computed (wgmma).
   bool overlap_products = true;
+  /// Where products overlap: a product runs beside what its own iteration still computes, and only one behind
+  /// which that computes nothing runs beside the next iteration; else every product that needs another of its
+  /// iteration does. Operands that all warpgroups compute for each other's products have two slots.
+  bool late_products = false;
   /// Where products overlap: a carried sum is rescaled right before the product that adds to it is
   /// issued, rather than behind the wait for the previous one.
   bool rescale_before_product = false;

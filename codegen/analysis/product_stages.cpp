@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/instructions/instruction.h"
 #include "codegen/passes/rewrite.h"
@@ -25,6 +27,7 @@ class StageSearch {
         rules_(rules),
         tile_(f[loop.body].arguments[0]),
         carried_(carried_by(f, loop)) {
+    stages_.late_products = rules.late_products;
     // What is the same in all iterations is in no stage.
     for (OpId id : f[loop.body].ops)
       if (f[id].code != OpCode::yield &&
@@ -76,13 +79,14 @@ class StageSearch {
       for (OpId id : ops_) {
         const bool product = is_asynchronous_product(f_[id]);
         int stage = 0, behind = 0;
-        for_each_use(f_[id], [&](const ValueId& v) {
+        for_each_need(f_[id], [&](const ValueId& v) {
           stage = std::max(stage, made_by(before(v)) - 1);
           stage = std::max(stage, made_by(v));
           if (const auto at = for_products.find(v); at != for_products.end())
             behind = std::max(behind, at->second);
         });
-        if (product) stage = std::max(stage, behind);
+        if (product && !(rules_.late_products && computes_beside(id)))
+          stage = std::max(stage, behind);
         for (ValueId result : f_[id].results)
           for_products[result] = product ? stage + 1 : std::max(stage, behind);
         int& known = stages_.of[id];
@@ -97,6 +101,47 @@ class StageSearch {
       }
     }
     return true;
+  }
+
+  /// Whether the iteration computes something from products that neither needs this one nor is needed by it.
+  [[nodiscard]] bool computes_beside(OpId product) {
+    return remembered(beside_, product, [&] {
+      const std::set<OpId> needed = ops_needed_by({product});
+      return std::ranges::any_of(ops_, [&](OpId id) {
+        const Op& op = f_[id];
+        if (kind_of(op.code) != OpKind::elementwise || op.code == OpCode::cast ||
+            f_[op.results[0]].type.axes.size() < 2 || needed.count(id))
+          return false;
+        const std::set<OpId> own = ops_needed_by({id});
+        return !own.count(product) && std::ranges::any_of(own, [&](OpId other) {
+          return is_asynchronous_product(f_[other]);
+        });
+      });
+    });
+  }
+  /// Every value that an op uses; of a wait for an operand that warpgroups exchange, what the iteration issues
+  /// into its channel.
+  template <class Visit>
+  void for_each_need(const Op& op, Visit visit) const {
+    for_each_use(op, visit);
+    if (op.code != OpCode::wait || !op.buffer || f_[op.buffer].transport != Transport::warps)
+      return;
+    for (OpId id : ops_)
+      if (f_[id].code == OpCode::issue && f_[id].buffer == op.buffer) visit(f_[id].operands[0]);
+  }
+  /// Of the same iteration, with the ops themselves.
+  [[nodiscard]] std::set<OpId> ops_needed_by(std::vector<OpId> ops) const {
+    std::set<OpId> needed;
+    while (!ops.empty()) {
+      const OpId id = ops.back();
+      ops.pop_back();
+      if (!needed.insert(id).second) continue;
+      for_each_need(f_[id], [&](const ValueId& v) {
+        if (const OpId made_by = f_[v].definition; std::ranges::count(ops_, made_by))
+          ops.push_back(made_by);
+      });
+    }
+    return needed;
   }
 
   /// From the last to the first: waits for slots, views, and, where that is wanted late, the
@@ -193,7 +238,8 @@ class StageSearch {
         if (!rules_.hold_slots)
           refuse(fmt::format("{} iterations hold a slot of {}, which the role fills itself",
                              stages + 1, ring.name));
-        if (ring.stages < stages + 2)
+        // Late products give the slot back before the iteration in front waits for the next.
+        if (ring.stages < stages + (rules_.late_products ? 1 : 2))
           refuse(
               fmt::format("{} iterations hold a slot of {}, which needs another to be filled and "
                           "has {}",
@@ -238,6 +284,7 @@ class StageSearch {
   const ValueId tile_;
   const std::vector<Carried> carried_;
   ProductStages stages_;
+  std::map<OpId, bool> beside_;
 };
 
 }  // namespace
@@ -261,6 +308,15 @@ bool needs_position(const Function& f, const Op& op, AxisId axis) {
 
 bool is_asynchronous_product(const Op& op) {
   return op.code == OpCode::dot && instruction_of(op).asynchronous;
+}
+
+bool takes_exchanged_operand(const Function& f, const Op& dot) {
+  const auto is_exchanged = [&](ValueId operand) {
+    const BufferId buffer = buffer_of(f, operand);
+    return buffer && f[buffer].transport == Transport::warps;
+  };
+  return dot.code == OpCode::dot &&
+         (is_exchanged(dot.operands[0]) || is_exchanged(dot.operands[1]));
 }
 
 bool scales_sum(const Function& f, const Op& loop, OpId id) {

@@ -10,7 +10,8 @@
 namespace flashcore {
 
 /// Stage s of an iteration runs beside stage 0 of the s-th iteration behind it. A product that
-/// takes what is computed from another product of its iteration is one stage behind that one. What
+/// takes what is computed from another product of its iteration is one stage behind that one; with late
+/// products, only if its iteration computes nothing more that does not need it. What
 /// only products of a later stage read, such as a wait for a slot, runs in their stage, and
 /// everything else as early as it can.
 struct ProductStages {
@@ -19,6 +20,7 @@ struct ProductStages {
   std::map<ir::ValueId, int> made;  ///< from which stage on an iteration has a value of the body;
                                     ///< -1: from before its first stage on
   std::map<ir::ValueId, int> read;  ///< by value of the body: the last stage that reads it
+  bool late_products = false;       ///< of the rules that they were found by
   std::string refusal;              ///< why the loop is left as it is; empty where it need not be
 };
 
@@ -26,6 +28,8 @@ struct StageRules {
   bool rescale_before_product =
       false;               ///< sums are scaled in the stage of the product that adds to them
   bool hold_slots = true;  ///< a slot may be held from one iteration to the next
+  bool late_products =
+      false;  ///< those of a later stage run beside the beginning of the next iteration alone
 };
 
 ProductStages find_product_stages(const ir::Function& f, const ir::Op& loop, StageRules rules);
@@ -39,6 +43,9 @@ ProductStages single_product_stage(const ir::Function& f, const ir::Op& loop);
 bool needs_position(const ir::Function& f, const ir::Op& op, ir::AxisId axis);
 
 bool is_asynchronous_product(const ir::Op& op);
+
+/// Whether all warpgroups write an operand of a product, for each other, into a channel.
+bool takes_exchanged_operand(const ir::Function& f, const ir::Op& dot);
 
 /// Whether an op of a loop's body does nothing but scale a carried sum for the product that adds to
 /// it.

@@ -20,13 +20,23 @@ Releaser releaser_of(const Function& f, BufferId ring) {
   return any_op(f, f.body, reads) ? Releaser::warp : Releaser::warpgroup;
 }
 
+int fills_of(const Function& f, BufferId ring) {
+  if (f[ring].transport != Transport::warps) return 1;
+  int warps = 0;
+  for (OpId role : roles_of(f))
+    if (any_op(f, f[role].body,
+               [&](const Op& op) { return op.code == OpCode::issue && op.buffer == ring; }))
+      warps = f[role].warps;
+  return warps;
+}
+
 RingBarriers ring_barriers(const Function& f, int bytes) {
   constexpr int size = 8, warp = 32, warps_of_group = 4;
   RingBarriers barriers{.rings = {}, .end = bytes};
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.code != OpCode::issue || barriers.rings.count(op.buffer) || f[op.buffer].beside) return;
     const Transport transport = f[op.buffer].transport;
-    if (transport != Transport::tma && transport != Transport::store) return;
+    if (transport == Transport::vector || transport == Transport::cp_async) return;
     Buffer& ring = barriers.rings[op.buffer] = f[op.buffer];
     ring.empty = ring.releases = 0;
     ring.full = (barriers.end + size - 1) / size * size;
@@ -38,15 +48,16 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
         if (used.code == OpCode::issue) fill.insert(role);
         if (used.code == OpCode::wait) read.insert(role);
       });
-    if (fill != read || ring.blocks > 1) {
+    const bool by_warps = transport == Transport::warps;
+    if (fill != read || ring.blocks > 1 || by_warps) {
       ring.empty = barriers.end;
       barriers.end += size * ring.stages;
       const Releaser by = releaser_of(f, op.buffer);
       for (OpId reader : read)
-        ring.releases += fill.contains(reader)    ? 1  // the thread that fills it
-                         : by == Releaser::thread ? f[reader].warps * warp
-                         : by == Releaser::warp   ? f[reader].warps
-                                                  : f[reader].warps / warps_of_group;
+        ring.releases += fill.contains(reader) && !by_warps ? 1  // the thread that fills it
+                         : by == Releaser::thread           ? f[reader].warps * warp
+                         : by == Releaser::warp             ? f[reader].warps
+                                                            : f[reader].warps / warps_of_group;
     }
     if (ring.holds_scalars())
       ring.offset = std::exchange(barriers.end, barriers.end + ring.bytes());

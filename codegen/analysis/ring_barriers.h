@@ -16,6 +16,10 @@ enum class Releaser : std::uint8_t { thread, warp, warpgroup };
 
 Releaser releaser_of(const ir::Function& f, ir::BufferId ring);
 
+/// How many arrive before a slot is full: the thread that expects the bytes of a copy or hands a scalar on, or
+/// all warps that write parts of a tile.
+int fills_of(const ir::Function& f, ir::BufferId ring);
+
 struct RingBarriers {
   std::map<ir::BufferId, ir::Buffer> rings;  ///< with their barriers, and the slots of scalars
   int end = 0;                               ///< bytes of shared memory, barriers included

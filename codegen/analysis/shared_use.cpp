@@ -38,7 +38,7 @@ SharedUse shared_use(const Function& f, const Op& op) {
   SharedUse use;
   switch (op.code) {
     case OpCode::issue:
-      if (f[op.buffer].transport == Transport::vector)
+      if (f[op.buffer].transport == Transport::vector || f[op.buffer].transport == Transport::warps)
         use.writes.push_back(op.buffer);
       else if (!f[op.buffer].holds_scalars())
         use.async_writes.push_back(op.buffer);

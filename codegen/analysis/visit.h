@@ -217,4 +217,20 @@ inline bool is_only_left_operand(const ir::Function& f, ir::ValueId value) {
   });
 }
 
+/// Whether a computed 16-bit tile stays packed in registers, as the left operand of the products that read it:
+/// all else that does widens its elements to f32 or, where warps can write packed tiles, takes it to shared
+/// memory, perhaps for products that read it transposed.
+inline bool stays_packed(const ir::Function& f, ir::ValueId value, bool can_write_packed) {
+  bool is_operand = false;
+  const bool others = any_op(f, f.body, [&](const ir::Op& op) {
+    if (std::ranges::count(op.operands, value) == 0) return false;
+    const bool left = op.code == ir::OpCode::dot && op.operands[0] == value &&
+                      std::ranges::count(op.operands, value) == 1;
+    const bool written = op.code == ir::OpCode::convert || op.code == ir::OpCode::transpose;
+    is_operand = is_operand || left;
+    return !left && op.code != ir::OpCode::cast && !(written && can_write_packed);
+  });
+  return is_operand && !others;
+}
+
 }  // namespace flashcore

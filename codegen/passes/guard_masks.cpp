@@ -35,12 +35,43 @@ class MaskGuarding {
     const std::map<ValueId, ValueId> outer = std::exchange(opposites_, {});
     for (OpId id : std::vector(f_[block].ops)) {
       for (const BlockId region : Regions(f_[id])) visit(region);
-      if (guards_.of(f_[id])) guard(block, id);
+      if (guards_.of(f_[id]))
+        guard(block, id);
+      else if (const AxisId axis = tail_of(f_[id]))
+        guard_tail(block, id, axis);
     }
     opposites_ = outer;
   }
 
  private:
+  /// The axis whose positions beyond its end a mask hides, if the block has one tile of it; else none.
+  [[nodiscard]] AxisId tail_of(const Op& mask) const {
+    if (mask.code != OpCode::where || f_[mask.results[0]].type.axes.size() != 2) return {};
+    const Op* inside = definition_as(f_, mask.operands[0], OpCode::lt);
+    const Op* index = inside ? definition_as(f_, inside->operands[0], OpCode::index) : nullptr;
+    const Op* end = index ? definition_as(f_, inside->operands[1], OpCode::extent) : nullptr;
+    const bool tail =
+        end && end->axis == index->axis && f_[index->axis].kind == AxisKind::parallel_tiles;
+    return tail ? index->axis : AxisId{};
+  }
+
+  void guard_tail(BlockId block, OpId mask, AxisId axis) {
+    Builder b = before(f_, block, mask);
+    const ValueId begin = b.tile_begin(axis);
+    const ValueId end = b.elementwise(OpCode::add, {begin, b.constant(f_[axis].tile, DType::i32)});
+    const ValueId cut = named(f_, b.elementwise(OpCode::lt, {b.extent(axis), end}), "partial");
+    const std::vector<OpId> own = ops_of_mask(f_, block, mask);
+    for (OpId id : own) std::erase(f_[block].ops, id);
+    const ValueId result = f_[mask].results[0], from = f_[mask].operands[1];
+    Builder in_front = before(f_, block, mask);
+    const auto hide = [&](Builder& in) {
+      for (OpId id : own) in.place(id);
+      return make_like(in, Op(f_[mask]), {result});
+    };
+    take_place(f_, result, build_if(in_front, cut, hide, region_of({}, {from}), {result})[0]);
+    in_front.remove(mask);
+  }
+
   void guard(BlockId block, OpId mask) {
     std::vector<OpId> own = ops_of_mask(f_, block, mask);
     const ValueId guard = guards_.of(f_[mask]), from = f_[mask].operands[1];

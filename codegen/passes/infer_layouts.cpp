@@ -286,11 +286,8 @@ class LayoutInference {
                                           : Space::registers;
   }
 
-  /// A computed 16-bit tile that only products read, as their left operand.
   [[nodiscard]] bool is_left_operand(ValueId value) const {
-    const auto reads = [&](const Op& op) { return std::ranges::count(op.operands, value) > 0; };
-    return is_half(f_[value].type.dtype) && any_op(f_, f_.body, reads) &&
-           is_only_left_operand(f_, value);
+    return is_half(f_[value].type.dtype) && stays_packed(f_, value, /*can_write_packed=*/true);
   }
 
   void check_reduction(const Op& op) const {

@@ -24,7 +24,8 @@
 //                                                        once less often
 //   The block's turn to add is passed on                 what the engine adds at it has been added
 //                                                        (complete_stores)
-//   A slot is released, or filled by who reads it        no product in flight reads it
+//   A slot is released, or filled by who reads it        no product in flight reads it; one may read the next
+//                                                        slot of the ring, which is held as well
 //   A thread releases a slot for its warpgroup           all its threads have waited for the slot: a
 //                                                        product has read it, or they have met
 //   Threads write what products of the role have read    all of them have waited for these products,
@@ -52,6 +53,7 @@
 
 #include "codegen/analysis/ring_barriers.h"
 #include "codegen/analysis/shared_use.h"
+#include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
 #include "codegen/passes/shared_hazards.h"
@@ -133,10 +135,12 @@ class BarrierPlacer {
           state.wait_for_products(op.pending);
           break;
         case OpCode::wait:
-          if (op.buffer)
+          if (op.buffer) {
             state[op.buffer].awaited = true;
-          else
+            state[op.buffer].held = std::min(state[op.buffer].held + 1, f_[op.buffer].stages);
+          } else {
             state.wait_for_copies(op.pending);
+          }
           break;
         case OpCode::barrier:
         case OpCode::meet_warpgroup:
@@ -220,12 +224,14 @@ class BarrierPlacer {
         break;
       case OpCode::issue:
         if (f_[op.buffer].transport == Transport::tma) check_products(op, "fills", state);
+        if (f_[op.buffer].transport == Transport::warps) fence_behind(b, id);
         break;
       case OpCode::release:
         check_products(op, "releases", state);
         before_change(b, op, op.buffer, state);
         if (state[op.buffer].awaited && releases_for_warpgroup(op.buffer))
           meet(b, OpCode::meet_warpgroup, state);
+        state.release(op.buffer);
         break;
       default:
         break;
@@ -310,19 +316,23 @@ class BarrierPlacer {
   }
 
   void multiply(Builder& b, const Op& op, SharedHazards& state) {
-    std::set<BufferId> read;
+    SharedHazards::Reads read;
     for (std::size_t k : {0, 1}) {
       if (f_[op.operands[k]].layout.space != Space::shared) continue;
-      read.insert(buffer_of(f_, op.operands[k]));
-      meet_writers(b, buffer_of(f_, op.operands[k]), state);
+      const BufferId buffer = buffer_of(f_, op.operands[k]);
+      const Op* const waited =
+          definition_as(f_, operand_root(f_, op.operands[k]).value, OpCode::wait);
+      read[buffer] = waited ? std::max(0, state[buffer].held - 1) : 0;
+      meet_writers(b, buffer, state);
     }
-    for (const BufferId buffer : read)
+    for (const auto& [buffer, ahead] : read)
       if (operands_.count(buffer)) state[buffer].multiplied = true;
     state.multiply(std::move(read), op.issued);
   }
 
   [[nodiscard]] bool releases_for_warpgroup(BufferId ring) const {
-    return f_[ring].transport == Transport::tma && releaser_of(f_, ring) == Releaser::warpgroup;
+    return (f_[ring].transport == Transport::tma || f_[ring].transport == Transport::warps) &&
+           releaser_of(f_, ring) == Releaser::warpgroup;
   }
 
   /// In front of what changes a buffer: the engine has read all that lies there.

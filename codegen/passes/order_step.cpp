@@ -1,9 +1,11 @@
 // The order in which a step of a pipelined loop does the stages of the iterations in flight.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
 
+#include "codegen/analysis/shared_use.h"
 #include "codegen/analysis/visit.h"
 #include "codegen/analysis/warp_partition.h"
 #include "codegen/passes/products_in_flight.h"
@@ -28,7 +30,7 @@ class StepOrder {
     // At a barrier of all warpgroups, none may wait for another's products.
     for (OpId id : ops_)
       if (turns && f_[id].code == OpCode::wait && !f_[id].operands.empty()) place(id);
-    issue_products(turns);
+    stages_.late_products ? issue_late_products(turns) : issue_products(turns);
     while (place_next()) {
     }
     return std::move(order_);
@@ -96,6 +98,55 @@ class StepOrder {
       order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_arrive});
   }
 
+  /// Those of the iteration in front first, whose operands are in registers that this iteration needs. Not
+  /// those of operands that warpgroups exchange: the other warpgroups may be half an iteration behind.
+  void issue_late_products(bool turns) {
+    std::vector<OpId> early;
+    std::ranges::copy_if(ops_, std::back_inserter(early), [&](OpId id) {
+      return is_product(id) && !waits(id) && !takes_exchanged_operand(f_, f_[id]);
+    });
+    std::ranges::stable_sort(early, std::greater<>{}, [&](OpId id) { return stage_of(id); });
+    for (OpId id : early) {
+      make_room(id);
+      for (const bool views : {false, true}) place_needed(id, views);
+      if (turns && id == early.front())
+        order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_wait});
+      place(id);
+    }
+    if (turns && !early.empty())
+      order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_arrive});
+  }
+
+  /// Waits for products in flight until the registers of this one are free besides those of the sums that
+  /// the loop carries.
+  void make_room(OpId id) {
+    // Of a thread's 240. Measured: where products in flight hold 224, ptxas issues them one by one.
+    constexpr int limit = 208;
+    const auto registers = [&] {
+      int count = registers_of(f_[id].results[0]);
+      for (const Carried& carried : carried_) count += registers_of(carried.argument);
+      for (OpId other : issued_) {
+        if (finished_.count(other)) continue;
+        if (!is_carried(other)) count += registers_of(f_[other].results[0]);
+        if (f_[f_[other].operands[0]].layout.space == Space::operand)
+          count += registers_of(f_[other].operands[0]) / 2;
+      }
+      return is_carried(id) ? count - registers_of(f_[id].results[0]) : count;
+    };
+    for (std::size_t i = 0; i < issued_.size() && registers() > limit; ++i)
+      if (!finished_.count(issued_[i])) wait_for(issued_[i]);
+  }
+  [[nodiscard]] bool is_carried(OpId product) const {
+    return std::ranges::any_of(carried_,
+                               [&](const Carried& c) { return f_[c.next].definition == product; });
+  }
+  /// What a thread holds of a tile.
+  [[nodiscard]] int registers_of(ValueId value) const {
+    int count = 1;
+    for (const AxisLayout& layout : f_[value].layout.axes) count *= layout.fragments * layout.slots;
+    return f_[value].type.axes.size() == 2 ? count : 0;
+  }
+
   /// Whether an op, or something that it needs, waits for a product.
   [[nodiscard]] bool waits(OpId id) {
     return remembered(waits_, id, [&] {
@@ -117,8 +168,16 @@ class StepOrder {
 
   void place(OpId id) {
     if (!placed_.insert(id).second) return;
+    for (OpId needed : plain_[id])
+      if (unpacks(needed)) place(needed);
     order_.push_back({StepOp::Kind::op, {id}});
     if (is_product(id)) issued_.push_back(id);
+    // A part of an operand that other warpgroups wait for is there as soon as it is written.
+    if (f_[id].code == OpCode::issue && f_[f_[id].buffer].transport == Transport::warps)
+      for (OpId other : ops_)
+        if (f_[other].code == OpCode::commit && f_[other].buffer == f_[id].buffer &&
+            stage_of(other) == stage_of(id))
+          place(other);
   }
 
   // Everything else, and waits.
@@ -141,15 +200,42 @@ class StepOrder {
     for (OpId id : issued_)
       if (!finished_.count(id)) offer(id, {true, stage_of(id), rank_of_wait(id)});
     if (!next) return false;
-    if (placed_.count(next))
+    if (placed_.count(next)) {
       wait_for(next);
-    else
+    } else {
+      if (is_product(next))
+        for (const bool views : {false, true}) place_needed(next, views);
       place(next);
+    }
     return true;
   }
 
   [[nodiscard]] bool comes_next(OpId id) {
-    return std::ranges::all_of(plain_[id], [&](OpId needed) { return placed_.count(needed) > 0; });
+    if (stages_.late_products && is_of_exchange(id)) return is_product(id) && others_are_issued();
+    return !unpacks(id) && std::ranges::all_of(plain_[id], [&](OpId needed) {
+      return placed_.count(needed) > 0 ||
+             (unpacks(needed) && placed_.count(operand_of(needed)) > 0);
+    });
+  }
+  /// Packed elements are widened directly in front of what reads them: they take half the registers.
+  [[nodiscard]] bool unpacks(OpId id) const {
+    return f_[id].code == OpCode::cast && f_[f_[id].operands[0]].layout.space == Space::operand &&
+           stage_here(id);
+  }
+  [[nodiscard]] OpId operand_of(OpId cast) const { return f_[f_[cast].operands[0]].definition; }
+  /// A product of an operand that warpgroups exchange, and the wait for it, which stands directly in front.
+  [[nodiscard]] bool is_of_exchange(OpId id) const {
+    const Op& op = f_[id];
+    if (op.code == OpCode::wait || op.code == OpCode::transpose) {
+      const BufferId buffer = op.code == OpCode::wait ? op.buffer : buffer_of(f_, op.results[0]);
+      return buffer && f_[buffer].transport == Transport::warps;
+    }
+    return takes_exchanged_operand(f_, op);
+  }
+  [[nodiscard]] bool others_are_issued() const {
+    return std::ranges::all_of(ops_, [&](OpId id) {
+      return !is_product(id) || placed_.count(id) > 0 || takes_exchanged_operand(f_, f_[id]);
+    });
   }
   /// The products that an op has to wait for.
   [[nodiscard]] std::set<OpId> missing(OpId id) {

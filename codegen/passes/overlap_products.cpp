@@ -56,11 +56,13 @@ class Overlap {
 
   void run() {
     for (OpId role : roles_of(f_)) {
-      fills_itself_ = holds(f_, f_[role].body, OpCode::issue);
+      fills_itself_ = any_op(f_, f_[role].body, [&](const Op& op) {
+        return op.code == OpCode::issue && f_[op.buffer].transport != Transport::warps;
+      });
       block(f_[role].body);
       release_slots(f_, f_[role].body);
-      std::map<BufferId, int> held;
-      count_held_slots(f_[role].body, held);
+      std::map<BufferId, int> held, filled;
+      count_held_slots(f_[role].body, held, filled);
       open_and_close_ping_pong(f_[role].body);
     }
     remove_dead_ops(f_);
@@ -82,7 +84,8 @@ class Overlap {
       ProductStages stages =
           find_product_stages(f_, loop,
                               {.rescale_before_product = schedule_.rescale_before_product,
-                               .hold_slots = !fills_itself_});
+                               .hold_slots = !fills_itself_,
+                               .late_products = schedule_.late_products});
       const std::string across_iterations = stages.refusal;
       if (!across_iterations.empty()) stages = single_product_stage(f_, loop);
       note_overlap(loop, across_iterations, stages);
@@ -149,14 +152,23 @@ class Overlap {
     ops.push_back(f_.add_op({.code = OpCode::ping_pong_close}, {}));
   }
 
-  /// A wait says how many slots of its ring are held already.
-  void count_held_slots(BlockId id, std::map<BufferId, int>& held) {
+  /// A wait says how many slots of its ring are held already; what fills a slot in the role that reads it, how
+  /// many have been filled and not released.
+  void count_held_slots(BlockId id, std::map<BufferId, int>& held,
+                        std::map<BufferId, int>& filled) {
     for (OpId op : f_[id].ops) {
-      if (f_[op].code == OpCode::wait) f_[op].pending = held[f_[op].buffer]++;
-      if (f_[op].code == OpCode::release) --held[f_[op].buffer];
-      std::map<BufferId, int> otherwise = held;
-      if (f_[op].body) count_held_slots(f_[op].body, held);
-      if (f_[op].otherwise) count_held_slots(f_[op].otherwise, otherwise);
+      const BufferId buffer = f_[op].buffer;
+      if (f_[op].code == OpCode::wait) f_[op].pending = held[buffer]++;
+      if (buffer && f_[buffer].transport == Transport::warps && f_[op].code != OpCode::wait &&
+          f_[op].code != OpCode::release)
+        f_[op].pending = f_[op].code == OpCode::commit ? filled[buffer]++ : filled[buffer];
+      if (f_[op].code == OpCode::release) {
+        --held[buffer];
+        --filled[buffer];
+      }
+      std::map<BufferId, int> held_otherwise = held, filled_otherwise = filled;
+      if (f_[op].body) count_held_slots(f_[op].body, held, filled);
+      if (f_[op].otherwise) count_held_slots(f_[op].otherwise, held_otherwise, filled_otherwise);
     }
   }
 

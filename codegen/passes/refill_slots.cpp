@@ -232,7 +232,9 @@ void refill(Function& f, BlockId work) {
 
 void refill_slots(Function& f, const PassContext&) {
   for (OpId role : roles_of(f))
-    if (work_of(f, f[role]) == f[role].body && holds(f, f[role].body, OpCode::issue))
+    if (work_of(f, f[role]) == f[role].body && any_op(f, f[role].body, [&](const Op& op) {
+          return op.code == OpCode::issue && f[op.buffer].transport != Transport::warps;
+        }))
       refill(f, f[role].body);
 }
 

@@ -18,6 +18,7 @@ void BufferHazards::join(const BufferHazards& other) {
   read = read || other.read;
   given = given || other.given;
   awaited = awaited || other.awaited;
+  held = std::max(held, other.held);
 }
 
 void SharedHazards::meet(OpCode meeting) {
@@ -41,7 +42,7 @@ void SharedHazards::wait_for_copies(int pending) {
   }
 }
 
-void SharedHazards::multiply(std::set<BufferId> read, bool issued) {
+void SharedHazards::multiply(Reads read, bool issued) {
   if (issued)
     in_flight_.push_back(std::move(read));
   else
@@ -56,7 +57,16 @@ void SharedHazards::wait_for_products(int pending) {
 }
 
 bool SharedHazards::is_multiplied(BufferId buffer) const {
-  return std::ranges::any_of(in_flight_, [&](const auto& read) { return read.count(buffer) > 0; });
+  return std::ranges::any_of(in_flight_, [&](const Reads& read) {
+    const auto at = read.find(buffer);
+    return at != read.end() && at->second == 0;
+  });
+}
+
+void SharedHazards::release(BufferId ring) {
+  (*this)[ring].held = std::max(0, (*this)[ring].held - 1);
+  for (Reads& read : in_flight_)
+    if (const auto at = read.find(ring); at != read.end()) at->second = std::max(0, at->second - 1);
 }
 
 bool SharedHazards::begin_cluster() { return !std::exchange(cluster_has_begun_, true); }
@@ -68,8 +78,8 @@ void SharedHazards::join(const SharedHazards& other) {
 }
 
 /// A product is over when all warps of its warpgroup have come to it.
-void SharedHazards::end_product(const std::set<BufferId>& read) {
-  for (const BufferId buffer : read) (*this)[buffer].awaited = false;
+void SharedHazards::end_product(const Reads& read) {
+  for (const auto& [buffer, ahead] : read) (*this)[buffer].awaited = false;
 }
 
 }  // namespace flashcore

@@ -1,7 +1,7 @@
 // What insert_barriers knows of shared memory at a place of the program.
 #pragma once
 
-#include <set>
+#include <map>
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
@@ -22,6 +22,7 @@ struct BufferHazards {
   bool read = false;        ///< threads have read it, and have not met since
   bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
   bool awaited = false;  ///< each thread has waited for a slot of it, and has met no other since
+  int held = 0;          ///< of a ring: slots that were waited for and have not been released
 
   bool operator==(const BufferHazards&) const = default;
   void join(const BufferHazards& other);
@@ -49,12 +50,17 @@ class SharedHazards {
   /// That copies of threads have been waited for, but for so many groups of them.
   void wait_for_copies(int pending);
 
-  /// A product reads these buffers; an issued one until it is waited for.
-  void multiply(std::set<ir::BufferId> read, bool issued);
+  /// Of each buffer that a product reads: how many slots of it were waited for in front of the one that it
+  /// reads, and are still held.
+  using Reads = std::map<ir::BufferId, int>;
+  /// A product reads these; an issued one until it is waited for.
+  void multiply(Reads read, bool issued);
   /// All products are over but for the last so many.
   void wait_for_products(int pending);
-  /// Whether a product that is not over reads the buffer.
+  /// Whether a product that is not over reads the buffer; of a ring, its first slot that is held.
   [[nodiscard]] bool is_multiplied(ir::BufferId buffer) const;
+  /// The first slot of a ring that is held is given back.
+  void release(ir::BufferId ring);
 
   /// The cluster's blocks have begun; false if that was known.
   bool begin_cluster();
@@ -67,12 +73,12 @@ class SharedHazards {
   }
 
  private:
-  void end_product(const std::set<ir::BufferId>& read);
+  void end_product(const Reads& read);
 
   const ir::Function* f_;
   std::vector<BufferHazards> buffers_;
-  std::vector<std::set<ir::BufferId>> in_flight_;  ///< what products read, the oldest first
-  bool cluster_has_begun_ = false;                 ///< all its blocks
+  std::vector<Reads> in_flight_;    ///< what products read, the oldest first
+  bool cluster_has_begun_ = false;  ///< all its blocks
 };
 
 }  // namespace flashcore

@@ -43,13 +43,20 @@ struct OperandUse {
 };
 
 std::vector<OperandUse> uses_to_stage(const Function& f, const Schedule& schedule) {
+  // Late products leave no registers for the elements in f32 as well. Warps write packed ones as matrices of
+  // whole rows, by an instruction of the targets that have a copy engine for tensors.
+  const auto stays_as_operand = [&](ValueId value) {
+    return schedule.late_products && schedule.warps_n == 1
+               ? stays_packed(f, value, schedule.copy == CopyInstruction::tma)
+               : is_only_left_operand(f, value);
+  };
   std::vector<OperandUse> uses;
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.code != OpCode::dot) return;
     for (std::size_t k : {0, 1}) {
       const bool shared = goes_through_shared(f, op, k, schedule);
       if (shared || (k == 0 && definition_as(f, op.operands[0], OpCode::cast) &&
-                     !is_only_left_operand(f, op.operands[0])))
+                     !stays_as_operand(op.operands[0])))
         uses.push_back({f[op.results[0]].definition, k, shared});
     }
   });

@@ -120,8 +120,8 @@ class StoreStaging {
     const Op store = f_[id];
     Buffer buffer = tile_of(store);
     const bool at_turn = store.accumulation == Accumulation::in_order;
-    // At its turn the block waits for the engine in any case.
-    buffer.stages = at_turn ? 1 : 2;
+    // At its turn the block waits for the engine in any case; what late products add was added an iteration ago.
+    buffer.stages = at_turn || context_.schedule.late_products ? 1 : 2;
     // Copies of a loop's body have one tile.
     BufferId& tile = addition_tiles_[{store.tensor, buffer.rows, buffer.columns}];
     if (!tile && !has_room(buffer)) buffer.stages = 1;

@@ -36,6 +36,18 @@ FC_DEVICE float to_float(f16 x) {
   return y;
 }
 
+// One of two packed values: 0 for that in the low half.
+template <class T>
+FC_DEVICE float unpack(u32 packed, int which);
+template <>
+FC_DEVICE float unpack<bf16>(u32 packed, int which) {
+  return __uint_as_float(which ? packed & 0xffff0000 : packed << 16);
+}
+template <>
+FC_DEVICE float unpack<f16>(u32 packed, int which) {
+  return to_float(f16{static_cast<u16>(which ? packed >> 16 : packed)});
+}
+
 template <class T>
 FC_DEVICE T from_float(float x) {
   return {static_cast<u16>(pack<T>(x, 0.f))};

@@ -146,6 +146,8 @@ class KernelPrinter {
                             const std::string& first_row = {}) const;
   Writer::Scopes open_rows(const Shape& shape, bool braces);
   void print_row_pairs(const ir::Op& convert, const Shape& shape);
+  void print_elements(const ir::Op& op, const std::string& tile);
+  void print_matrices(const ir::Op& op, const std::string& tile);
   std::string moved_rows(const ir::Buffer& buffer, const std::string& address) const;
 
   // transfers/chunks.cpp: between tensors and shared memory, in chunks of 16 bytes
@@ -196,6 +198,7 @@ class KernelPrinter {
   static std::string in_slot(const std::string& barrier, const std::string& slot);
   /// The argument that functions take which do the same in the other block of the cluster.
   [[nodiscard]] std::string to_other_block(const ir::Buffer& channel) const;
+  std::pair<std::string, std::string> place_ahead(const ir::Op& op);
   void print_next_slot(int stages, const Ring& ring);
   [[nodiscard]] bool goes_round(const ir::Op& convert) const;
 

@@ -19,7 +19,9 @@ bool rounds_later(const Function& f, const Op& nest, ValueId value) {
   for (std::size_t i = 0; i < yield.operands.size(); ++i)
     if (yield.operands[i] == value) result = nest.results[i];
   return !any_op(f, f.body, [&](const Op& op) {
-    if (op.code == OpCode::store || op.code == OpCode::convert || &op == &yield) return false;
+    if (op.code == OpCode::store || op.code == OpCode::convert || op.code == OpCode::issue ||
+        &op == &yield)
+      return false;
     const auto reads = [&](ValueId v) { return v && std::ranges::count(op.operands, v) > 0; };
     return reads(value) || reads(result);
   });

@@ -49,7 +49,7 @@ void KernelPrinter::print_ring_barriers(const Op&) {
     if (f_[id].stages > 1)
       loop.push_back(out_.block("for (int {0} = 0; {0} < {1}; ++{0})", slot, f_[id].stages));
     const std::string place = f_[id].stages > 1 ? slot : "";
-    out_.line("fc::init_mbarrier({}, 1);", in_slot(ring.full, place));
+    out_.line("fc::init_mbarrier({}, {});", in_slot(ring.full, place), fills_of(f_, id));
     if (f_[id].empty)
       out_.line("fc::init_mbarrier({}, {});", in_slot(ring.empty, place),
                 f_[id].releases * f_[id].blocks);
@@ -119,14 +119,30 @@ bool KernelPrinter::goes_round(const Op& convert) const {
          convert.partials.warps == 1 && !convert.blocks;
 }
 
-void KernelPrinter::print_acquire(const Op& op) {
+/// The slot and the phase of an op of a ring, whose own place is that of the first slot that is held.
+std::pair<std::string, std::string> KernelPrinter::place_ahead(const Op& op) {
   const Ring& ring = ring_names_[op.buffer];
-  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring.empty, ring.slot), ring.phase);
+  if (!op.pending) return {ring.slot, ring.phase};
+  const std::string slot =
+      constant("int", ring.slot + "_ahead",
+               fmt::format("({} + {}) % {}", ring.slot, op.pending, f_[op.buffer].stages));
+  return {slot, fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot)};
+}
+
+void KernelPrinter::print_acquire(const Op& op) {
+  const auto [slot, phase] = place_ahead(op);
+  out_.line("fc::wait_phase({}, {} ^ 1);", in_slot(ring_names_[op.buffer].empty, slot), phase);
 }
 
 void KernelPrinter::print_issue(const Op& op) {
   const Buffer& channel = f_[op.buffer];
   if (is_bulk_copy(op)) return print_boxes(op);
+  if (channel.transport == Transport::warps) {
+    out_.comment(fmt::format("{} <- {}", channel.name, label(op.operands[0])));
+    const std::string tile =
+        constant("fc::u32", channel.name + "_given", chunk_base(channel, place_ahead(op).first));
+    return print_elements(op, tile);
+  }
   if (!channel.holds_scalars()) return print_copies({&op});
   const std::string slot = chunk_base(channel, ring_names_[op.buffer].slot);
   for (std::size_t i = 0; i < op.operands.size(); ++i)
@@ -176,6 +192,10 @@ void KernelPrinter::print_commit(const Op& op) {
   if (!op.buffer) return out_.line("fc::commit_copies();");
   const Ring& ring = ring_names_[op.buffer];
   const Buffer& channel = f_[op.buffer];
+  if (channel.transport == Transport::warps) {
+    out_.line("fc::arrive_as_warp({}, lane);", in_slot(ring.full, place_ahead(op).first));
+    return;
+  }
   out_.line("fc::{}({}{});", channel.blocks > 1 ? "publish_in_both" : "arrive",
             in_slot(ring.full, ring.slot), to_other_block(channel));
   if (!ring.is_released) print_next_slot(channel.stages, ring);
@@ -185,12 +205,7 @@ void KernelPrinter::print_wait(const Op& op) {
   if (!op.buffer) return out_.line("fc::wait_copies<{}>();", op.pending);
   const Buffer& buffer = f_[op.buffer];
   const Ring& ring = ring_names_[op.buffer];
-  std::string slot = ring.slot, phase = ring.phase;
-  if (op.pending) {  // the ring's own place is that of the first slot which is held
-    slot = constant("int", ring.slot + "_ahead",
-                    fmt::format("({} + {}) % {}", ring.slot, op.pending, buffer.stages));
-    phase = fmt::format("{} ^ ({} < {})", ring.phase, slot, ring.slot);
-  }
+  const auto [slot, phase] = place_ahead(op);
   const bool is_published = buffer.holds_scalars() && buffer.blocks > 1;
   out_.line("fc::{}({}, {});", is_published ? "wait_published" : "wait_phase",
             in_slot(ring.full, slot), phase);

@@ -189,6 +189,10 @@ std::string KernelPrinter::element(ValueId value, const Cursor& cursor) {
   if (is_condition_tile(f_, value))
     return fmt::format("fc::condition({}, {}, {}, {})", array, cursor.fragments[0],
                        cursor.fragments[1], cursor.element);
+  if (f_[value].layout.space == Space::operand)  // two fragments side by side, in pairs of columns
+    return fmt::format("fc::unpack<{0}>({1}[{2}][{3} / 2][{3} % 2 * 2 + {4} / 2], {4} % 2)",
+                       element_type(type.dtype), array, cursor.fragments[0], cursor.fragments[1],
+                       cursor.element);
   if (type.axes == cursor.axes && type.axes.size() == 2)
     return fmt::format("{}[{}][{}][{}]", array, cursor.fragments[0], cursor.fragments[1],
                        cursor.element);

@@ -18,11 +18,15 @@ bool is_stored(const Function& f, const Op& convert) {
   });
 }
 
-bool is_operand_in_flight(const Function& f, const Op& convert) {
+/// Whether products in flight read what an op, a conversion or an issue, writes to shared memory.
+bool is_operand_in_flight(const Function& f, const Op& writes) {
+  const auto is_written = [&](ValueId operand) {
+    return writes.results.empty() ? buffer_of(f, operand) == writes.buffer
+                                  : tile_in_shared(f, operand) == writes.results[0];
+  };
   return any_op(f, f.body, [&](const Op& op) {
     return op.code == OpCode::dot && op.issued &&
-           (tile_in_shared(f, op.operands[0]) == convert.results[0] ||
-            tile_in_shared(f, op.operands[1]) == convert.results[0]);
+           (is_written(op.operands[0]) || is_written(op.operands[1]));
   });
 }
 
@@ -43,6 +47,22 @@ bool writes_rows_by_turns(const Function& f, const Schedule& schedule, const Op&
   const AxisLayout &rows = layouts[0], &columns = layouts[1];
   return rows.lanes == 8 && columns.slots == 2 && columns.lanes == 4 &&
          columns.fragments % 4 == 0 && is_stored(f, convert);
+}
+
+/// Whether a warp writes an operand of products, 16 bits in the layout of a product's sums, as matrices of
+/// eight rows, four in an instruction, which targets that have a copy engine for tensors can. Outputs, which
+/// are written once a tile, gain nothing by it.
+bool writes_matrices(const Function& f, const Schedule& schedule, const Op& writes) {
+  const std::vector<AxisLayout>& layouts = f[writes.operands[0]].layout.axes;
+  const Buffer& buffer = f[writes.buffer];
+  if (!is_half(buffer.dtype) || buffer.pitch || schedule.copy != CopyInstruction::tma ||
+      layouts.size() != 2)
+    return false;
+  if (f[writes.operands[0]].layout.space == Space::operand) return true;
+  if (!is_operand_in_flight(f, writes)) return false;
+  const AxisLayout &rows = layouts[0], &columns = layouts[1];
+  return rows.lanes == 8 && rows.slots == 2 && columns.lanes == 4 && columns.slots == 2 &&
+         columns.fragments % 2 == 0 && columns.warps == 1;
 }
 
 /// How many slots of a fragment lie side by side in shared memory.
@@ -148,6 +168,15 @@ void KernelPrinter::print_to_shared(const Op& op) {
                                                         : ring_names_[op.buffer].slot));
   if (f_[from].layout.space == Space::opaque) return print_blocks(op);
   if (writes_rows_by_turns(f_, schedule_, op)) return print_row_pairs(op, shape);
+  print_elements(op, storage_[value.index]);
+}
+
+/// What a conversion or an issue writes, into the slot that begins at `tile`.
+void KernelPrinter::print_elements(const Op& op, const std::string& tile) {
+  if (writes_matrices(f_, schedule_, op)) return print_matrices(op, tile);
+  const ValueId from = op.operands[0];
+  const Buffer& buffer = f_[op.buffer];
+  const Shape shape = shape_of(from);
   std::string first_row;
   if (computes_addresses_anew(f_, schedule_, op))
     first_row = constant("fc::u32", f_[shape.axes[0]].name + "_here",
@@ -157,8 +186,7 @@ void KernelPrinter::print_to_shared(const Op& op) {
   if (op.partials.warps > 1) held.layouts.push_back(op.partials);
   const auto one = out_.guarded(representative(held));
   const auto loops = open_rows(shape, false);
-  const std::string address =
-      fmt::format("{} + {}", storage_[value.index], shared_offset(buffer, shape, first_row));
+  const std::string address = fmt::format("{} + {}", tile, shared_offset(buffer, shape, first_row));
   const std::string& array = storage_[from.index];
   const int count = count_in_row(shape);
   if (shape.axes.size() == 1 || !is_half(buffer.dtype))
@@ -172,6 +200,27 @@ void KernelPrinter::print_to_shared(const Op& op) {
                        slot_in_row(array, shape, c), slot_in_row(array, shape, c + 1)));
   out_.line("fc::store_shared({},", address);
   out_.line("                 {});", packed);
+}
+
+/// A lane gives the address of one row of 16 bytes, where it is that of a row of ldmatrix.
+void KernelPrinter::print_matrices(const Op& op, const std::string& tile) {
+  const Buffer& buffer = f_[op.buffer];
+  const std::vector<AxisLayout>& layouts = f_[op.operands[0]].layout.axes;
+  const AxisLayout &rows = layouts[0], &columns = layouts[1];
+  std::string row = plus(warp_base(rows), "lane % 16");
+  if (computes_addresses_anew(f_, schedule_, op))
+    row = fmt::format("fc::in_place(static_cast<fc::u32>({}))", row);
+  row = constant("fc::u32", f_[f_[op.operands[0]].type.axes[0]].name + "_given", row);
+  const auto i = out_.unrolled("i", rows.fragments, false);
+  const auto j = out_.unrolled("j", columns.fragments / 2, false);
+  const std::string& array = storage_[op.operands[0].index];
+  const std::string address =
+      fmt::format("fc::matrix_address<{}, {}>({}, {}, lane / 16 * 8, i * {}, j * 16)", buffer.rows,
+                  buffer.columns, tile, row, rows.fragment_size());
+  if (f_[op.operands[0]].layout.space == Space::operand)
+    return out_.line("fc::store_matrices({}, {}[i][j]);", address, array);
+  out_.line("fc::store_matrices<{}>(", element_type(buffer.dtype));
+  out_.line("    {0}, {1}[i][2 * j], {1}[i][2 * j + 1]);", address, array);
 }
 
 /// All places of a thread follow from one address by constants, which takes no registers in a loop.

@@ -106,9 +106,9 @@ void DeclarationReader::declare_buffer(bool channel) {
 }
 
 Transport DeclarationReader::transport() {
-  for (int i = 1; i <= static_cast<int>(Transport::store); ++i)
+  for (int i = 1; i <= static_cast<int>(Transport::warps); ++i)
     if (const auto one = static_cast<Transport>(i); in_.take(name_of(one))) return one;
-  in_.expected("a transport: vector, cp_async, tma or store");
+  in_.expected("a transport: vector, cp_async, tma, store or warps");
 }
 
 std::string DeclarationReader::declared(std::string_view what, Names& taken) {

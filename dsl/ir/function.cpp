@@ -50,6 +50,8 @@ std::string_view name_of(Transport transport) {
       return "tma";
     case Transport::store:
       return "store";
+    case Transport::warps:
+      return "warps";
   }
   return "?";
 }

@@ -58,6 +58,7 @@ enum class Transport : std::uint8_t {
   cp_async,  ///< copies by all threads, which land a group at a time
   tma,  ///< copies of whole tiles by the copy engine, which say themselves that they have completed
   store,  ///< a scalar from one thread
+  warps,  ///< a tile of registers from all warps of a role, each of which writes its part
 };
 
 std::string_view name_of(Transport transport);
@@ -90,7 +91,9 @@ struct Op {
   BufferId buffer;        ///< channels, convert to shared memory; scan and who reads it
   std::vector<Coordinate> coordinates;  ///< load, store, issue: one a tensor dimension
   double number = 0;                    ///< constant; dimension: which
-  int pending = 0;                      ///< wait, wait_products: groups that may stay in flight
+  /// wait, wait_products: groups that may stay in flight, or slots of the ring that are held already. acquire,
+  /// issue, commit in a channel that the role itself reads: slots that are filled already.
+  int pending = 0;
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
   int blocks = 0;

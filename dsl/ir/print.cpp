@@ -189,9 +189,8 @@ class Printer {
     if (op.scope == ReductionScope::lane) text += " by lane";
     if (op.scope == ReductionScope::warp) text += " by warp";
     if (op.code == OpCode::combine_partials) text += fmt::format(" of {}", name_of(op.reduction));
-    if ((op.code == OpCode::wait && (!op.buffer || op.pending)) ||
-        op.code == OpCode::wait_products || (op.code == OpCode::drain_stores && op.pending))
-      text += fmt::format(" pending {}", op.pending);
+    const bool always = op.code == OpCode::wait_products || (op.code == OpCode::wait && !op.buffer);
+    if (always || op.pending) text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
     if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));

@@ -59,7 +59,7 @@ class OpVerifier {
     const bool turn = op_.code == OpCode::wait_turn || op_.code == OpCode::release_turn;
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store || turn ||
                           op_.code == OpCode::gather || op_.code == OpCode::dimension ||
-                          (op_.code == OpCode::issue && !issues_scalars());
+                          (op_.code == OpCode::issue && !issues_values());
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
     if (op_.code == OpCode::parameter &&
@@ -280,13 +280,15 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  [[nodiscard]] bool issues_scalars() const {
-    return op_.buffer && op_.buffer.index < f_.buffers.size() && f_[op_.buffer].holds_scalars();
+  /// Rather than a tile of a tensor.
+  [[nodiscard]] bool issues_values() const {
+    return op_.buffer && op_.buffer.index < f_.buffers.size() &&
+           (f_[op_.buffer].holds_scalars() || f_[op_.buffer].transport == Transport::warps);
   }
 
   void issue() {
     results(0);
-    if (issues_scalars()) return holds_scalars(op_.operands);
+    if (issues_values()) return issue_values();
     input();
     fits_buffer(accessed_axes(f_, op_));
     computed_positions();
@@ -294,6 +296,12 @@ class OpVerifier {
       bulk_copy();
     else
       copy();
+  }
+
+  void issue_values() {
+    if (f_[op_.buffer].holds_scalars()) return holds_scalars(op_.operands);
+    operand_count(1);
+    fits_buffer(f_[op_.operands[0]].type.axes);
   }
 
   /// An issue computes positions itself: those of the tile that it copies.

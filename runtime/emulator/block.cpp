@@ -286,6 +286,23 @@ void Block::load_rows(Warp& warp, bool transposed, int line) {
                warp.address);
 }
 
+void Block::store_matrices(std::uint32_t address, const std::uint32_t* fragment, int line) {
+  Warp& mine = warp();
+  mine.stored[lane()] = fragment;
+  mine.address[lane()] = address;
+  const int first = agent() / lanes * lanes;
+  meet_in_warp(Primitive::store_matrices, line, [&](Warp& all) {
+    constexpr std::size_t rows = 8, holders = 4;  // of a matrix; lanes that hold a row
+    for (std::size_t l = 0; l < lanes; ++l) {
+      std::array<std::uint32_t, holders> row;
+      for (std::size_t c = 0; c < holders; ++c)
+        row[c] = all.stored[l % rows * holders + c][l / rows];
+      shared_.write_row(all.address[l], row.data(), {first + static_cast<int>(l), line});
+    }
+    banks_.count(Primitive::store_matrices, line, all.address);
+  });
+}
+
 void Block::multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
                      bool is_bf16, int line) {
   WarpOperands& operands = warp().operands;

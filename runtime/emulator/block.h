@@ -80,6 +80,7 @@ class Block {
   void commit_copies();
   void wait_copies(int pending);
   void load_matrices(std::uint32_t* fragment, std::uint32_t address, bool transposed, int line);
+  void store_matrices(std::uint32_t address, const std::uint32_t* fragment, int line);
   void multiply_tf32(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
                      int line);
   void multiply(float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool is_bf16,
@@ -141,6 +142,7 @@ class Block {
 
     WarpOperands operands;
     std::array<std::uint32_t*, lanes> fragment;
+    std::array<const std::uint32_t*, lanes> stored;
     std::array<std::uint32_t, lanes> address;
     std::array<float, lanes> value;
     std::array<std::uint32_t, lanes> pitch;

@@ -43,6 +43,8 @@ const FlashcoreMachine& emulated_machine() {
           [](unsigned* fragment, unsigned address, int transposed, int line) {
             Block::current().load_matrices(fragment, address, transposed != 0, line);
           },
+      .store_matrices = [](unsigned address, const unsigned* fragment,
+                           int line) { Block::current().store_matrices(address, fragment, line); },
       .multiply = [](float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16,
                      int line) { Block::current().multiply(d, a, b0, b1, is_bf16 != 0, line); },
       .multiply_tf32 = [](float* d, const unsigned* a, unsigned b0, unsigned b1,

@@ -10,6 +10,7 @@ enum class Primitive : std::uint8_t {
   shuffle_xor,
   load_matrices,
   load_matrices_transposed,
+  store_matrices,
   multiply_f16,
   multiply_bf16,
   multiply_tf32,
@@ -33,7 +34,7 @@ enum class Primitive : std::uint8_t {
   sync_warp,
 };
 
-constexpr int primitive_count = 25;
+constexpr int primitive_count = 26;
 
 constexpr const char* name_of(Primitive primitive) {
   switch (primitive) {
@@ -45,6 +46,8 @@ constexpr const char* name_of(Primitive primitive) {
       return "load_matrices";
     case Primitive::load_matrices_transposed:
       return "load_matrices_transposed";
+    case Primitive::store_matrices:
+      return "store_matrices";
     case Primitive::multiply_f16:
       return "multiply<f16>";
     case Primitive::multiply_bf16:

@@ -280,6 +280,9 @@ class Evaluation {
           for (std::size_t i = 0; i < op.operands.size(); ++i)
             queues_[op.buffer.index].push_back(operand(op, i));
         break;
+      case Transport::warps:
+        queues_[op.buffer.index].push_back(operand(op, 0));
+        break;
       case Transport::tma:
         if (op.body) block(op.body);
         queues_[op.buffer.index].push_back(memory_.load(op));

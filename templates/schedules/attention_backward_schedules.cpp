@@ -38,6 +38,7 @@ enum Trait : unsigned {
   vectors = 32768,  ///< of the loop's axis come with its tiles
   kept = 65536,     ///< left operands stay in registers
   anew = 131072,    ///< addresses of outputs are computed anew for each output tile
+  late = 524288,    ///< products behind which an iteration computes nothing run beside the next one
 };
 constexpr unsigned masks = full | causal | windows | scanned, masked = masks & ~full;
 /// Masked specs whose blocks may be persistent.
@@ -147,9 +148,11 @@ constexpr Tiles keys_of_warpgroups[] = {
     {1, any, 32, 128, 8, 1, 2},
     {129, any, 32, 128, 8, 1, 1},
 };
-/// 128 rows fit in the registers up to 64 columns, where one copy of the loop masks all tiles. With three
-/// slots the products of an iteration run beside the scores of the next.
+/// 128 rows fit in the registers up to 64 columns, where one copy of the loop masks all tiles. With late products
+/// a warpgroup multiplies while the other computes weights, and with three slots the products of an iteration run
+/// beside the scores of the next.
 constexpr Tiles adding_keys_of_warpgroups[] = {
+    {1, 64, 128, 128, 8, 1, 2, ascending | vectors | late | ping_pong},
     {1, 64, 128, 128, 8, 1, 2, ascending | vectors},
     {65, 128, 64, 128, 8, 1, 2, usual},
     {1, 64, 64, 128, 8, 1, 3, peel_masks | ascending},
@@ -294,6 +297,7 @@ Schedule schedule_of(const Tiles& tiles, unsigned schedulers, const AttentionSpe
   s.load_vectors = tiles.traits & vectors;
   s.keep_operands = tiles.traits & kept;
   s.keep_addresses = !(tiles.traits & anew);
+  s.late_products = tiles.traits & late;
   s.descending = !(tiles.traits & ascending);
   s.persistent = scheduler != 0;
   if (scheduler & dynamic) {

@@ -292,6 +292,8 @@ TEST(ProductsInFlight, SayWhyALoopIsNotPipelined) {
     if (has("program fed_back"))
       EXPECT_EQ(refusal_of(one.input),
                 "%s needs %x, which the iteration before makes in a later stage");
+    else if (has("\"late_products\": true"))
+      EXPECT_EQ(refusal_of(one.input, {.late_products = true}), "");
     else if (has("program one_operand") && has("stages 3"))
       EXPECT_EQ(refusal_of(one.input, {.hold_slots = false}),
                 "2 iterations hold a slot of b, which the role fills itself");

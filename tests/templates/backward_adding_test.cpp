@@ -100,7 +100,7 @@ TEST(AttentionBackwardAdding, TheCopyEngineAddsOnHopper) {
 }
 
 TEST(AttentionBackwardAdding, WarpgroupsDivideTheColumnsOfATileOf64Rows) {
-  const std::string body = kernel_of(128), narrow = kernel_of(64, 1);
+  const std::string body = kernel_of(128), narrow = kernel_of(64, 2);
   EXPECT_THAT(narrow, testing::HasSubstr("fc::matrix(key + warp / 4 * 64, 64, 0)"));
   EXPECT_THAT(narrow, testing::HasSubstr("dq_sums_staged + warp / 4 * 8192"));
   EXPECT_THAT(body, testing::HasSubstr("fc::matrix(key + warp / 4 * 16384, 64, 0)"));

@@ -117,13 +117,14 @@ Module five_products(bool is_causal, bool in_order) {
   return m.finish();
 }
 
-Schedule schedule_of(const Program& kernel, bool is_causal) {
+Schedule schedule_of(const Program& kernel, bool is_causal, bool late = false) {
   if (kernel.name() != "gradients") return {.tiles = {{"along", 32}}};
   Schedule s{.tiles = {{"rows", 128}, {"cols", 128}}, .warps_m = 8};
   s.instruction = Instruction::wgmma;
   s.copy = CopyInstruction::tma;
   s.descending = false;
   s.last_tiles_first = is_causal;
+  s.late_products = s.ping_pong = late;
   return s;
 }
 
@@ -168,10 +169,11 @@ struct Arrays {
 };
 
 EmulatedModule emulated(const Module& module, bool is_causal, const std::string& from = {},
-                        std::size_t which = 0) {
+                        std::size_t which = 0, bool late = false) {
   std::vector<std::shared_ptr<const KernelSource>> sources;
   for (const Program& kernel : module.kernels()) {
-    KernelSource source = generate(kernel, schedule_of(kernel, is_causal), find_target("sm_90a"));
+    KernelSource source =
+        generate(kernel, schedule_of(kernel, is_causal, late), find_target("sm_90a"));
     if (kernel.name() == "gradients" && !from.empty()) {
       std::size_t at = source.body.find(from);
       for (std::size_t i = 0; i < which && at != std::string::npos; ++i)
@@ -212,12 +214,14 @@ void expect_what_the_reference_computes(const Module& module, const EmulatedModu
 TEST(FiveProducts, AreWhatTheReferenceComputes) {
   for (const bool is_causal : {false, true})
     for (const bool in_order : {false, true}) {
-      const Module module = five_products(is_causal, in_order);
-      const EmulatedModule kernels = emulated(module, is_causal);
-      for (const auto& [rows, cols] : {std::pair{200, 300}, {130, 7}, {256, 256}}) {
-        Arrays arrays(module, rows, cols);
-        SCOPED_TRACE(fmt::format("{} x {}, causal {}", rows, cols, is_causal));
-        expect_what_the_reference_computes(module, kernels, arrays);
+      for (const bool late : {false, true}) {
+        const Module module = five_products(is_causal, in_order);
+        const EmulatedModule kernels = emulated(module, is_causal, {}, 0, late);
+        for (const auto& [rows, cols] : {std::pair{200, 300}, {130, 7}, {256, 256}, {500, 130}}) {
+          Arrays arrays(module, rows, cols);
+          SCOPED_TRACE(fmt::format("{} x {}, causal {}, late {}", rows, cols, is_causal, late));
+          expect_what_the_reference_computes(module, kernels, arrays);
+        }
       }
     }
 }
@@ -283,15 +287,16 @@ struct Part {
 
 /// What orders the warpgroups, and the additions of the copy engine: how often each stands in the
 /// kernel, and that it needs every one.
-void expect_needed(bool in_order, const std::vector<Part>& parts) {
+void expect_needed(bool in_order, const std::vector<Part>& parts, bool late = false) {
   const Module module = five_products(false, in_order);
   const Program& kernel = module.kernels()[in_order ? 2 : 1];
-  const std::string body = generate(kernel, schedule_of(kernel, false), find_target("sm_90a")).body;
+  const std::string body =
+      generate(kernel, schedule_of(kernel, false, late), find_target("sm_90a")).body;
   for (const auto& [text, times, at_the_end] : parts) {
     EXPECT_EQ(count(body, text), times) << text;
     for (std::size_t which = 0; which < times - at_the_end; ++which) {
-      const EmulatedModule kernels = emulated(module, false, text, which);
-      Arrays arrays(module, 384, 384);
+      const EmulatedModule kernels = emulated(module, false, text, which, late);
+      Arrays arrays(module, late ? 640 : 384, 384);
       EXPECT_THROW((void)kernels.run(arrays.views, {}), EmulatorError) << text << which;
     }
   }
@@ -320,6 +325,17 @@ TEST(FiveProducts, EveryWaitForAnAdditionInOrderIsNeeded) {
                        {"if (cols_begin > 0) fc::wait_turn(turns_at_3 + cols_begin - 128, "
                         "end_of_tile);",
                         1}});
+}
+
+TEST(FiveProducts, EveryWaitOfLateProductsIsNeeded) {
+  const std::string slot = "operand_tile_slot", phase = "operand_tile_phase";
+  expect_needed(
+      false,
+      {{"fc::wait_phase(operand_tile_full + " + slot + " * 8, " + phase + ");", 2},
+       {"fc::arrive_as_warp(operand_tile_full + operand_tile_slot_ahead_3 * 8, lane);", 1},
+       {fence, 4},
+       {group_meets, 5, 1}},
+      /*late=*/true);
 }
 
 TEST(FiveProducts, AdditionsOfTheCopyEngineHaveNoBankConflicts) {

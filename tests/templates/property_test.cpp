@@ -202,6 +202,7 @@ struct Case {
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
     schedule.overlap_products = !draw.one_in(4);
+    schedule.late_products = draw.one_in(3);
     schedule.rescale_before_product = draw.one_in(2);
     schedule.rescale_before_wait = schedule.rescale_before_product && draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);

@@ -49,6 +49,7 @@ class Schedule:
     outer_stages: int = 1
     peel_masks: bool = False
     overlap_products: bool = True
+    late_products: bool = False
     rescale_before_product: bool = False
     rescale_before_wait: bool = False
     lazy_scaling: bool = False

@@ -29,6 +29,7 @@ NOT_SEARCHED = {
     "fixed_maximum": "it leaves work out and adds none",
     "flat_grid": "a call asks for it where its grid is too large for another",
     "load_vectors": "no loop of forward attention loads a vector",
+    "late_products": "the last product of forward attention is late in any case",
     "keep_addresses": "the registers of forward attention have room for those of its output",
 }
 """Fields that no family lists, and why."""

@@ -52,6 +52,11 @@ FC_DEVICE u32 pack(float low, float high) {
 }
 
 template <class T>
+FC_DEVICE float unpack(u32 packed, int which) {
+  return to_float(T{static_cast<u16>(which ? packed >> 16 : packed)});
+}
+
+template <class T>
 FC_DEVICE float round_to(float x) {
   return to_float(from_float<T>(x));
 }

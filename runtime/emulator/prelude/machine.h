@@ -38,6 +38,7 @@ struct FlashcoreMachine {
   void (*wait_copies)(int pending);
 
   void (*load_matrices)(unsigned* fragment, unsigned address, int transposed, int line);
+  void (*store_matrices)(unsigned address, const unsigned* fragment, int line);
   void (*multiply)(float* d, const unsigned* a, unsigned b0, unsigned b1, int is_bf16, int line);
   void (*multiply_tf32)(float* d, const unsigned* a, unsigned b0, unsigned b1, int line);
 

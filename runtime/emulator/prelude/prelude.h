@@ -23,6 +23,7 @@
 #include "quad.cuh"
 #include "shared_elements.h"
 #include "shared_tile.cuh"
+#include "stmatrix.h"
 #include "thread.h"
 #include "tile_counter.h"
 #include "tile_set.cuh"

@@ -99,7 +99,7 @@ TEST(Parse, Declarations) {
   EXPECT_EQ(complaint(p + "buffer key: bf16 [64, 128]\n"),
             "expected \"stages\"\n  at:  case.fc:2\n  why: found the end of the line in column 27");
   EXPECT_EQ(complaint(p + "channel key: bf16 [64, 128] stages 2 by hand\n"),
-            "expected a transport: vector, cp_async, tma or store\n  at:  case.fc:2\n"
+            "expected a transport: vector, cp_async, tma, store or warps\n  at:  case.fc:2\n"
             "  why: found \"hand\" in column 41");
 }
 
