@@ -125,15 +125,15 @@ Program keys_program(const AttentionSpec& given, const char* name, const Gradien
     Tile dprobs;
     if (wanted.dk) dprobs = dot(value, transpose(dout)).named("dprobs");
     Sums next;
-    const Tile weights = cast(probs, spec.dtype);
-    if (wanted.dv) next.dv = s.dv + dot(weights, dout);
+    const Tile rounded = cast(probs, spec.dtype);
+    if (wanted.dv) next.dv = s.dv + dot(rounded, dout);
     if (!wanted.dk) return next;
     // Behind everything else: at head_dim 128 there is no register to spare for a delta.
     const Tile delta = load(t.at_aligned(in.delta, rows)).named("delta");
-    // Beside dQ there are no registers for weights in f32 as well.
-    const Tile taken = wanted.dq ? cast(weights, DType::f32) : probs;
+    // Where dQ is computed as well, registers hold the rounded probs alone.
+    const Tile held = wanted.dq ? cast(rounded, DType::f32) : probs;
     const Tile change =
-        cast(dscores_of(t, in, rows, cols, products, taken, dprobs, delta), spec.dtype);
+        cast(dscores_of(t, in, rows, cols, products, held, dprobs, delta), spec.dtype);
     if (wanted.dq)
       accumulate(t.at(dq, t.head, rows, in.d), dot(transpose(change), key).named("dq"));
     next.dk = s.dk + dot(change, query);

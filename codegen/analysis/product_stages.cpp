@@ -129,7 +129,7 @@ class StageSearch {
     for (OpId id : ops_)
       if (f_[id].code == OpCode::issue && f_[id].buffer == op.buffer) visit(f_[id].operands[0]);
   }
-  /// Of the same iteration, with the ops themselves.
+  /// All ops of the iteration that these ops need, these included.
   [[nodiscard]] std::set<OpId> ops_needed_by(std::vector<OpId> ops) const {
     std::set<OpId> needed;
     while (!ops.empty()) {

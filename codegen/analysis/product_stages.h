@@ -20,7 +20,7 @@ struct ProductStages {
   std::map<ir::ValueId, int> made;  ///< from which stage on an iteration has a value of the body;
                                     ///< -1: from before its first stage on
   std::map<ir::ValueId, int> read;  ///< by value of the body: the last stage that reads it
-  bool late_products = false;       ///< of the rules that they were found by
+  bool late_products = false;       ///< whether the stages were found under that rule
   std::string refusal;              ///< why the loop is left as it is; empty where it need not be
 };
 
@@ -29,7 +29,7 @@ struct StageRules {
       false;               ///< sums are scaled in the stage of the product that adds to them
   bool hold_slots = true;  ///< a slot may be held from one iteration to the next
   bool late_products =
-      false;  ///< those of a later stage run beside the beginning of the next iteration alone
+      false;  ///< a product stays in a stage whose iteration computes something beside it
 };
 
 ProductStages find_product_stages(const ir::Function& f, const ir::Op& loop, StageRules rules);

@@ -1,6 +1,5 @@
 // The order in which a step of a pipelined loop does the stages of the iterations in flight.
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -30,7 +29,7 @@ class StepOrder {
     // At a barrier of all warpgroups, none may wait for another's products.
     for (OpId id : ops_)
       if (turns && f_[id].code == OpCode::wait && !f_[id].operands.empty()) place(id);
-    stages_.late_products ? issue_late_products(turns) : issue_products(turns);
+    issue_products(turns);
     while (place_next()) {
     }
     return std::move(order_);
@@ -83,31 +82,20 @@ class StepOrder {
 
   // Issue.
 
+  /// Issues the products that need not wait for another, those of the newest iteration first. With late products
+  /// those of the iteration before it come first, whose operands hold registers that the newest one needs; each
+  /// is issued once there are registers for its result; and a product of an operand that warpgroups exchange is
+  /// left for place_next, as another warpgroup may be half an iteration behind with its part of the operand.
   void issue_products(bool turns) {
-    std::vector<OpId> early;
-    std::ranges::copy_if(ops_, std::back_inserter(early),
-                         [&](OpId id) { return is_product(id) && !waits(id); });
-    std::ranges::stable_sort(early, {}, [&](OpId id) { return stage_of(id); });
-    for (OpId id : early) {
-      for (const bool views : {false, true}) place_needed(id, views);
-      if (turns && id == early.front())
-        order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_wait});
-      place(id);
-    }
-    if (turns && !early.empty())
-      order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_arrive});
-  }
-
-  /// Those of the iteration in front first, whose operands are in registers that this iteration needs. Not
-  /// those of operands that warpgroups exchange: the other warpgroups may be half an iteration behind.
-  void issue_late_products(bool turns) {
+    const bool late = stages_.late_products;
     std::vector<OpId> early;
     std::ranges::copy_if(ops_, std::back_inserter(early), [&](OpId id) {
-      return is_product(id) && !waits(id) && !takes_exchanged_operand(f_, f_[id]);
+      return is_product(id) && !waits(id) && !(late && takes_exchanged_operand(f_, f_[id]));
     });
-    std::ranges::stable_sort(early, std::greater<>{}, [&](OpId id) { return stage_of(id); });
+    std::ranges::stable_sort(early, {},
+                             [&](OpId id) { return late ? -stage_of(id) : stage_of(id); });
     for (OpId id : early) {
-      make_room(id);
+      if (late) make_room(id);
       for (const bool views : {false, true}) place_needed(id, views);
       if (turns && id == early.front())
         order_.push_back({.kind = StepOp::Kind::turn, .turn = OpCode::ping_pong_wait});
@@ -217,13 +205,15 @@ class StepOrder {
              (unpacks(needed) && placed_.count(operand_of(needed)) > 0);
     });
   }
-  /// Packed elements are widened directly in front of what reads them: they take half the registers.
+  /// Whether an op widens a packed operand to f32. Such ops stand directly in front of their readers, since packed
+  /// elements take half the registers.
   [[nodiscard]] bool unpacks(OpId id) const {
     return f_[id].code == OpCode::cast && f_[f_[id].operands[0]].layout.space == Space::operand &&
            stage_here(id);
   }
   [[nodiscard]] OpId operand_of(OpId cast) const { return f_[f_[cast].operands[0]].definition; }
-  /// A product of an operand that warpgroups exchange, and the wait for it, which stands directly in front.
+  /// Whether an op is a product of an operand that warpgroups exchange, or the wait for that operand, which
+  /// stands directly in front of the product.
   [[nodiscard]] bool is_of_exchange(OpId id) const {
     const Op& op = f_[id];
     if (op.code == OpCode::wait || op.code == OpCode::transpose) {

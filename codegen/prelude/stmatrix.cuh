@@ -13,7 +13,7 @@ FC_DEVICE void store_matrices(u32 address, const u32 (&fragment)[4]) {
                : "memory");
 }
 
-// The same of two fragments of a product's sums side by side, rounded to T.
+// Rounds two fragments of a product's sums, which lie side by side, to T, and stores them as these matrices.
 template <class T>
 FC_DEVICE void store_matrices(u32 address, const float (&left)[4], const float (&right)[4]) {
   const u32 fragment[4] = {pack<T>(left[0], left[1]), pack<T>(left[2], left[3]),

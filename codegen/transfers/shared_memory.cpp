@@ -202,7 +202,7 @@ void KernelPrinter::print_elements(const Op& op, const std::string& tile) {
   out_.line("                 {});", packed);
 }
 
-/// A lane gives the address of one row of 16 bytes, where it is that of a row of ldmatrix.
+/// Each lane gives the address of one row of 16 bytes: the row whose address it gives to ldmatrix.
 void KernelPrinter::print_matrices(const Op& op, const std::string& tile) {
   const Buffer& buffer = f_[op.buffer];
   const std::vector<AxisLayout>& layouts = f_[op.operands[0]].layout.axes;

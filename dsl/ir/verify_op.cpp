@@ -280,7 +280,7 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  /// Rather than a tile of a tensor.
+  /// Whether an issue puts values of the program, rather than a tile of a tensor, into its channel.
   [[nodiscard]] bool issues_values() const {
     return op_.buffer && op_.buffer.index < f_.buffers.size() &&
            (f_[op_.buffer].holds_scalars() || f_[op_.buffer].transport == Transport::warps);
