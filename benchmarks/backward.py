@@ -3,13 +3,12 @@ pays it.
 
     python benchmarks/backward.py            # every row of the table in docs/performance_hopper.md
     python benchmarks/backward.py --quick    # 4k and 8k
-    python benchmarks/backward.py --adding   # and by five products, whose blocks add up dQ
 
 16384 tokens, 2048 / head_dim heads, bf16. A product of scores counts five times: once for the
 scores, and once for each of dP, dV, dK and dQ, whatever a kernel computes twice. All contenders run
-in one process on the same data, by turns, with the L2 cache overwritten in between. Where it is
-there (fa3_peer.py), FlashAttention-3 takes part, adding dQ up in any order and in a fixed one.
-Gradients are compared before they are timed.
+in one process on the same data, by turns, with the L2 cache overwritten in between. FlashCore takes
+part once more, with deterministic=False, and where it is there (fa3_peer.py) FlashAttention-3,
+adding dQ up in any order and in a fixed one. Gradients are compared before they are timed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from adding_contender import ADDING, adding_runs
 from contest import TOLERANCE, off_by
 from fa3_peer import find_fa3
 from gpu_timing import Timer, machine, require_gpu
@@ -28,6 +26,7 @@ from gpu_timing import Timer, machine, require_gpu
 TOKENS, WIDTH = 16384, 2048
 
 
+ANY_ORDER = "FlashCore, any order"
 FA3 = {"FlashAttention 3": False, "the same, fixed order": True}
 
 
@@ -53,7 +52,6 @@ def fa3_runs(fa3: Any, fc: Any, inputs: list[Any], dout: Any, causal: bool) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="lengths of 4k and 8k alone")
-    parser.add_argument("--adding", action="store_true", help="one more contender: five products")
     parser.add_argument("--budget", type=float, default=150.0, help="milliseconds a row")
     given = parser.parse_args()
     torch = require_gpu()
@@ -65,7 +63,7 @@ def main() -> None:
     theirs = torch.nn.functional.scaled_dot_product_attention
     backends = {"FlashAttention 2": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
     timer, fa3 = Timer(torch), find_fa3(torch)
-    names = [*backends, *(FA3 if fa3 else []), *([ADDING] if given.adding else [])]
+    names = [ANY_ORDER, *backends, *(FA3 if fa3 else [])]
     print(machine(torch))
     print("| head_dim | mask | length | FlashCore TFLOP/s |",
           " | ".join(f"{name} | ratio" for name in names), "|")  # fmt: skip
@@ -78,8 +76,6 @@ def main() -> None:
         inputs = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         dout = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
         peers = fa3_runs(fa3, fc, inputs, dout, is_causal)
-        if given.adding:
-            peers |= adding_runs(fc, inputs, dout, is_causal)
         for array in inputs:
             array.requires_grad_()
 
@@ -87,7 +83,7 @@ def main() -> None:
             return lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
 
         ours = gradients(fc.sdpa(*inputs, is_causal=is_causal))
-        runs = {}
+        runs = {ANY_ORDER: gradients(fc.sdpa(*inputs, is_causal=is_causal, deterministic=False))}
         for name, backend in backends.items():
             with sdpa_kernel(backend):
                 runs[name] = gradients(theirs(*inputs, is_causal=is_causal))

@@ -65,6 +65,9 @@ struct AttentionSpec {
   /// Right for every finite score, at the cost of a few operations a row and tile; otherwise up to
   /// 2^28 in base-2 units, beyond which a row's weights may not be finite.
   bool large_scores = false;
+  /// Gradients have the same bits at every launch. Otherwise their terms may be added up in any order,
+  /// where that is faster.
+  bool deterministic = true;
 
   // A length given here is compiled in; otherwise a launch infers it from the tensors.
   std::optional<int> batch, q_len, kv_len;

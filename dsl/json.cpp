@@ -138,6 +138,7 @@ void for_each_field(Spec& spec, Visit&& visit) {
   visit("q_lens", spec.q_lens);
   visit("kv_lens", spec.kv_lens);
   visit("large_scores", spec.large_scores);
+  visit("deterministic", spec.deterministic);
   visit("batch", spec.batch);
   visit("q_len", spec.q_len);
   visit("kv_len", spec.kv_len);

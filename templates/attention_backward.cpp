@@ -156,11 +156,10 @@ Program keys_program(const AttentionSpec& given, const char* name, const Gradien
   return b.finish();
 }
 
-}  // namespace
-
-Program attention_backward_rows(const AttentionSpec& given) {
+/// Blocks have tiles of query rows, without a loop. `with_sums`: dq_sums, too, starts there.
+Program rows_program(const AttentionSpec& given, const char* name, bool with_sums) {
   const AttentionSpec spec = without_sink(given);
-  ProgramBuilder b("attention_backward_rows");
+  ProgramBuilder b(name);
   AttentionTensors t = declare_attention(b, spec);
   const Axis d_v = b.whole("d_v", spec.stored_value_dim());
   const Axis rows = b.parallel_tiles("rows", t.q_len);
@@ -168,6 +167,12 @@ Program attention_backward_rows(const AttentionSpec& given) {
   const Tensor dout = t.input("dout", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = t.row_input("lse");
   const Tensor delta = t.aligned_row_output("delta"), lse_log2 = t.aligned_row_output("lse_log2");
+  Tensor sums;
+  Axis d;
+  if (with_sums) {
+    sums = t.output("dq_sums", t.heads, t.q_len, spec.stored_dim(), DType::f32);
+    d = b.whole("d", spec.stored_dim());
+  }
   t.set_segments_alone(rows, Heads::queries);
 
   const Tile out = cast(load(t.at(o, t.head, rows, d_v)).named("out"), DType::f32);
@@ -175,7 +180,14 @@ Program attention_backward_rows(const AttentionSpec& given) {
   store(t.at_aligned(delta, rows), reduce_sum(out * dout_tile, d_v));
   const Tile natural = load(t.at(lse, rows));
   store(t.at_aligned(lse_log2, rows), where(natural == -infinity, infinity, natural * log2e));
+  if (with_sums) store(t.at(sums, t.head, rows, d), b.fill({rows, d}, 0));
   return b.finish();
+}
+
+}  // namespace
+
+Program attention_backward_rows(const AttentionSpec& spec) {
+  return rows_program(spec, "attention_backward_rows", /*with_sums=*/false);
 }
 
 bool backward_apart(const AttentionSpec& spec) {
@@ -256,15 +268,8 @@ Module attention_backward(const AttentionSpec& spec) {
 
 // ---- with shares of dQ that are added up
 
-Program attention_backward_adding_zeros(const AttentionSpec& given) {
-  const AttentionSpec spec = without_sink(given);
-  ProgramBuilder b("attention_backward_adding_zeros");
-  AttentionTensors t = declare_attention(b, spec);
-  const Axis rows = b.parallel_tiles("rows", t.q_len), d = b.whole("d", spec.stored_dim());
-  const Tensor sums = t.output("dq_sums", t.heads, t.q_len, spec.stored_dim(), DType::f32);
-  t.set_segments_alone(rows, Heads::queries);
-  store(t.at(sums, t.head, rows, d), b.fill({rows, d}, 0));
-  return b.finish();
+Program attention_backward_adding_rows(const AttentionSpec& spec) {
+  return rows_program(spec, "attention_backward_adding_rows", /*with_sums=*/true);
 }
 
 Program attention_backward_adding_keys(const AttentionSpec& spec) {
@@ -290,8 +295,8 @@ Program attention_backward_adding_queries(const AttentionSpec& given) {
 
 Module attention_backward_adding(const AttentionSpec& spec) {
   return module_of("attention_backward_adding", spec,
-                   {attention_backward_rows(spec), attention_backward_adding_zeros(spec),
-                    attention_backward_adding_keys(spec), attention_backward_adding_queries(spec)},
+                   {attention_backward_adding_rows(spec), attention_backward_adding_keys(spec),
+                    attention_backward_adding_queries(spec)},
                    {"delta", "lse_log2", "dq_sums"});
 }
 

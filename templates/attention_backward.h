@@ -12,10 +12,10 @@
 // gives the same bits.
 //
 // By five products, each block of keys adds its shares of dQ to sums in f32, which no program has to
-// compute the scores again for. Not what ships: the order of additions is that of the blocks' work, so
-// that dQ may be rounded otherwise in another launch. Behind attention_backward_rows come
+// compute the scores again for. The order of additions is that of the blocks' work, so that dQ may be
+// rounded otherwise in another launch: for specs that are not deterministic.
 //
-//   attention_backward_adding_zeros    dq_sums, which starts as zeros
+//   attention_backward_adding_rows     delta, the log-sum-exps in base 2, and dq_sums, which starts as zeros
 //   attention_backward_adding_keys     dK and dV of a tile of keys, in a loop over query rows, whose
 //                                      dQ it adds
 //   attention_backward_adding_queries  dQ, the scaled sums in the spec's dtype
@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -61,8 +62,8 @@ Program attention_backward_groups(const AttentionSpec& spec);
 /// derivative.
 Module attention_backward(const AttentionSpec& spec);
 
-/// Output dq_sums: f32, of the shape of q.
-Program attention_backward_adding_zeros(const AttentionSpec& spec);
+/// What attention_backward_rows takes and makes, and the output dq_sums: f32, of the shape of q.
+Program attention_backward_adding_rows(const AttentionSpec& spec);
 
 /// What attention_backward_keys takes and makes, and dq_sums, which it adds to. Refused beyond a
 /// head_dim of 128, where dK and dV are more than a block's registers.
@@ -83,6 +84,17 @@ inline constexpr int any_length = std::numeric_limits<int>::max();
 std::vector<Schedule> attention_backward_schedules(std::string_view program,
                                                    const AttentionSpec& spec, const Target& target,
                                                    std::int64_t length = any_length);
+
+/// From how many rows and keys on five products are faster than seven.
+struct AddingLengths {
+  std::int64_t longer = 0;  ///< rows or keys, whichever are more, as of a schedule's length
+  std::int64_t keys = 0;
+};
+
+/// Empty where seven products are faster at any length, and for a spec that is deterministic. They are
+/// lengths for the first schedule of each program of attention_backward_adding; where the compiler
+/// refuses one of those, seven products are faster.
+std::optional<AddingLengths> adding_lengths(const AttentionSpec& spec, const Target& target);
 
 /// The lengths up to which there are schedules that are not for longer sequences, and any_length, in
 /// ascending order: all lengths between two of them have the same schedules.

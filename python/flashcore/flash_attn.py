@@ -81,6 +81,7 @@ def _attend(
     returns_lse: bool = False,
     batch: int | None = None,
     mask: Mask | None = None,
+    deterministic: bool = True,
     **lengths: Any,
 ) -> Any:
     if dropout != 0.0:
@@ -94,8 +95,9 @@ def _attend(
         past_only = bool(is_causal) or right == 0
         score = _score(cap, slopes, past_only, q.shape[0] if batch is None else batch, q.shape[-2])
     return attention(
-        q, k, v, mask=visible, score=score, scale=scale, return_lse=returns_lse, **lengths
-    )
+        q, k, v, mask=visible, score=score, scale=scale, return_lse=returns_lse,
+        deterministic=bool(deterministic), **lengths,
+    )  # fmt: skip
 
 
 def flash_attn_func(
@@ -115,12 +117,13 @@ def flash_attn_func(
     kv_heads, head_dim]; heads of q share those of k in groups.
 
     `alibi_slopes` [heads] or [batch, heads] take slope * |distance from the diagonal| from a score.
-    With `return_attn_probs` (out, lse [batch, heads, q_len], None). Forward passes are always
-    deterministic.
+    With `return_attn_probs` (out, lse [batch, heads, q_len], None). With `deterministic` gradients
+    have the same bits at every call; outputs always do.
     """
     made = _attend(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="bshd",
+        deterministic=deterministic,
     )  # fmt: skip
     return (*made, None) if return_attn_probs else made
 
@@ -164,7 +167,7 @@ def flash_attn_varlen_func(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="thd",
         batch=cu_seqlens_q.shape[0] - 1, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        max_q_len=int(max_seqlen_q), max_kv_len=int(max_seqlen_k),
+        max_q_len=int(max_seqlen_q), max_kv_len=int(max_seqlen_k), deterministic=deterministic,
     )  # fmt: skip
     return (*made, None) if return_attn_probs else made
 

@@ -168,6 +168,15 @@ void bind_specs(py::module_& m) {
       py::arg("json"), py::arg("target"), py::arg("adding") = false, py::arg("length") = any_length,
       py::call_guard<py::gil_scoped_release>());
   m.def("backward_length_bounds", &backward_length_bounds);
+  m.def(
+      "adding_lengths",
+      [](const std::string& json,
+         const std::string& target) -> std::optional<std::pair<std::int64_t, std::int64_t>> {
+        const auto from = adding_lengths(attention_spec_from_json(json), find_target(target));
+        if (!from) return {};
+        return std::pair(from->longer, from->keys);
+      },
+      py::arg("json"), py::arg("target"), py::call_guard<py::gil_scoped_release>());
   m.def("schedules_depend_on_problems",
         [](const std::string& target) { return find_target(target).wgmma; });
   m.def(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -27,6 +28,9 @@ enum Trait : unsigned {
   scored = 64,         ///< with any other score expression
   dense = 128,
   ragged = 256,  ///< packed or padded sequences
+  /// With head_dims that are multiples of 16. Rows of others begin within sectors of L2, and for most of them
+  /// tiles of one warpgroup, which read L2 twice as often, were slower.
+  whole = 1048576,
   // What its schedule has.
   peel_masks = 512,
   ping_pong = 1024,
@@ -81,8 +85,9 @@ constexpr Tiles keys_of_warpgroups[] = {
     {1, 32, 64, 64, 4, 1, 2, usual | timed | masked | ragged, 3, medium},
     {33, 80, 64, 64, 4, 1, 3, usual | timed | masked | ragged, 2, medium},
     {33, 64, 128, 64, 4, 1, 2, usual | timed | full | ragged, 2, medium},
-    {65, 80, 96, 64, 4, 1, 2, usual | timed | full | ragged, 2, medium},
-    {81, 96, 64, 64, 4, 1, 3, usual | timed | causal | scanned | ragged, 2, medium},
+    {65, 80, 96, 64, 4, 1, 2, usual | timed | full | ragged | whole, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual | timed | causal | ragged | whole, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual | timed | scanned | ragged, 2, medium},
     {97, 112, 64, 64, 4, 1, 2, usual | timed | masked | ragged, 2, brief},
     {113, 128, 64, 64, 4, 1, 2, ascending | vectors | timed | masked | ragged, 2, brief},
     {1, 80, 64, 64, 4, 1, 3, usual | plain | scanned | dense, 2},
@@ -93,11 +98,13 @@ constexpr Tiles keys_of_warpgroups[] = {
     {49, 64, 64, 64, 4, 1, 3, usual | kept | dynamic | scored | causal | dense, 2, medium},
     {65, 80, 64, 64, 4, 1, 2, usual | kept | dynamic | scored | causal | dense, 2, medium},
     {65, 80, 64, 64, 4, 1, 2, usual | kept | dynamic | timed | windows | dense, 2},
-    {65, 80, 64, 64, 4, 1, 3, usual | dynamic | timed | full | causal | dense, 2, brief},
-    {81, 96, 96, 64, 4, 1, 2, usual | plain | full | dense, 2, medium},
+    {65, 80, 64, 64, 4, 1, 3, usual | dynamic | plain | full | causal | dense | whole, 2, brief},
+    {65, 80, 64, 64, 4, 1, 3, usual | dynamic | scored | full | causal | dense, 2, brief},
+    {81, 96, 96, 64, 4, 1, 2, usual | plain | full | dense | whole, 2, medium},
     {97, 128, 64, 64, 4, 1, 2, usual | scored | causal | dense, 2, brief},
-    {113, 128, 48, 64, 4, 1, 3, usual | plain | full, 2, brief},
-    {97, 112, 64, 64, 4, 1, 2, usual | plain | full | causal | windows | dense, 2, shortest},
+    {113, 128, 48, 64, 4, 1, 3, usual | plain | full | whole, 2, brief},
+    {97, 112, 64, 64, 4, 1, 2, usual | plain | full | causal | windows | dense | whole, 2,
+     shortest},
     {113, 128, 64, 64, 4, 1, 2, ascending | vectors | plain | causal | dense, 2, shortest},
     {1, 48, 64, 128, 8, 1, 3, usual | ping_pong | softcapped},
     {49, 96, 64, 128, 8, 1, 2, usual | ping_pong | softcapped},
@@ -152,11 +159,24 @@ constexpr Tiles keys_of_warpgroups[] = {
 /// a warpgroup multiplies while the other computes weights, and with three slots the products of an iteration run
 /// beside the scores of the next.
 constexpr Tiles adding_keys_of_warpgroups[] = {
-    {1, 64, 128, 128, 8, 1, 2, ascending | vectors | late | ping_pong},
-    {1, 64, 128, 128, 8, 1, 2, ascending | vectors},
+    {1, 64, 128, 128, 8, 1, 2, ascending | vectors | late | ping_pong | plain | scored | looked_up},
+    {1, 64, 128, 128, 8, 1, 2, ascending | vectors | plain | scored | looked_up},
     {65, 128, 64, 128, 8, 1, 2, usual},
+    {1, 64, 64, 128, 8, 1, 2, peel_masks | ascending | softcapped | masked},
     {1, 64, 64, 128, 8, 1, 3, peel_masks | ascending},
     {1, 128, 64, 128, 8, 1, 2, peel_masks | ascending},
+};
+/// Columns, kinds of specs, and the lengths from which five products were faster for them than seven.
+struct FasterAdding {
+  int least, most;
+  unsigned kinds;
+  AddingLengths from;
+};
+constexpr FasterAdding faster_adding[] = {
+    {49, 64, plain | scored | full | dense, {.longer = 513, .keys = 512}},
+    {49, 64, plain | scored | causal | dense, {.longer = 4097, .keys = 512}},
+    {49, 64, softcapped | full | dense, {.longer = 513, .keys = 512}},
+    {49, 64, softcapped | causal | dense, {.longer = 2048, .keys = 512}},
 };
 constexpr Tiles values_of_warpgroups[] = {
     {129, 192, 64, 128, 8, 1, 3, peel_masks | ping_pong | vectors | full},
@@ -179,21 +199,27 @@ constexpr Tiles queries_of_warpgroups[] = {
     {81, 96, 64, 64, 4, 1, 3, usual_keys | softcapped | causal | windows, 2, medium},
     {97, 128, 64, 64, 4, 1, 2, usual_keys | softcapped | causal | windows, 2, medium},
     {1, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | windows | scanned, 3},
-    {1, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | causal, 3, medium},
-    {1, 32, 64, 64, 4, 1, 3, timed | full, 3, medium},
-    {33, 64, 64, 64, 4, 1, 2, dynamic | timed | full, 3, brief},
-    {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | ragged, 3, brief},
+    {1, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | causal | whole, 3, medium},
+    {1, 32, 64, 64, 4, 1, 2, usual_keys | dynamic | timed | causal, 3, brief},
+    {33, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | plain | causal, 3, shortest},
+    {49, 64, 64, 64, 4, 1, 2, usual_keys | dynamic | scored | causal, 3, brief},
+    {1, 32, 64, 64, 4, 1, 3, timed | full | whole, 3, medium},
+    {33, 48, 64, 64, 4, 1, 2, timed | full | ragged | whole, 3, shortest},
+    {49, 64, 64, 64, 4, 1, 2, dynamic | timed | full | whole, 3, brief},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | full | causal | ragged | whole, 3, brief},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | windows | scanned | ragged, 3, brief},
     {65, 96, 64, 64, 4, 1, 3, usual_keys | plain | scanned | dense, 2},
     {65, 80, 64, 64, 4, 1, 2, usual_keys | timed | windows | dense, 3},
-    {65, 80, 64, 64, 4, 1, 2, usual_keys | scored | causal | dense, 3, brief},
-    {81, 96, 64, 64, 4, 1, 3, usual_keys | timed | masked | ragged, 2, medium},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | scored | causal | dense | whole, 3, brief},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | timed | causal | ragged | whole, 2, medium},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | timed | windows | scanned | ragged, 2, medium},
     {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | timed | windows | dense, 2},
-    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | scored | causal | dense, 2, brief},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | scored | causal | dense | whole, 2, brief},
     {97, 128, 64, 64, 4, 1, 2, usual_keys | plain | scanned | dense, 2},
     {113, 128, 64, 64, 4, 1, 2, usual_keys | dynamic | scored | causal | dense, 2, brief},
-    {65, 80, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense, 3, shortest},
-    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | plain | causal | dense, 2, shortest},
-    {113, 128, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense, 2, shortest},
+    {65, 80, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense | whole, 3, shortest},
+    {81, 96, 64, 64, 4, 1, 3, usual_keys | dynamic | plain | causal | dense | whole, 2, shortest},
+    {113, 128, 64, 64, 4, 1, 2, usual_keys | plain | causal | dense | whole, 2, shortest},
     {1, 64, 128, 128, 8, 1, 3, ping_pong | dynamic | full},
     {1, 64, 128, 64, 8, 1, 3, peel_masks | ping_pong | last_tiles_first | softcapped | causal},
     {65, 96, 128, 96, 8, 1, 3, ping_pong | dynamic | full},
@@ -246,7 +272,7 @@ constexpr Tiles queries_of_blocks[] = {
     {1, any, 16, 32, 1, 2, 1},
 };
 
-/// The kind of a spec's mask, that of its score and that of its sequences.
+/// The kind of a spec's mask, those of its score and of its sequences, and whether it is `whole`.
 unsigned kinds_of(const SpecTraits& of) {
   const AttentionSpec& spec = of.spec;
   const unsigned mask = of.mask.is_full()        ? full
@@ -257,16 +283,22 @@ unsigned kinds_of(const SpecTraits& of) {
                          : of.score.softcap      ? softcapped
                          : of.score.looks_up     ? looked_up
                                                  : scored;
-  return mask | score | (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
+  const bool fills = std::max(spec.head_dim, spec.value_dim()) % 16 == 0;
+  return mask | score | (fills ? whole : 0) |
+         (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
 }
 
-/// Whether the tiles are for a spec of these kinds. Those with the dynamic scheduler were timed without it
-/// for all kinds that cannot have it but scores that read tensors.
-bool are_for(const Tiles& tiles, unsigned kinds) {
-  if ((kinds & looked_up) && (tiles.traits & dynamic)) return false;
-  return std::ranges::all_of(std::array{masks, scores, sequences}, [&](unsigned group) {
-    return !(tiles.traits & group) || (tiles.traits & group & kinds);
+/// Whether a row of a table with these traits is for a spec of these kinds.
+bool is_for(unsigned traits, unsigned kinds) {
+  return std::ranges::all_of(std::array{masks, scores, sequences, 0U + whole}, [&](unsigned group) {
+    return !(traits & group) || (traits & group & kinds);
   });
+}
+
+/// Tiles with the dynamic scheduler were timed without it for all kinds that cannot have it but scores that
+/// read tensors.
+bool are_for(const Tiles& tiles, unsigned kinds) {
+  return is_for(tiles.traits, kinds) && !((kinds & looked_up) && (tiles.traits & dynamic));
 }
 
 /// Which schedulers of tiles blocks can have: a set of `persistent` and `dynamic`. Blocks of ragged
@@ -336,6 +368,16 @@ constexpr ProductTiles products[] = {
 };
 
 }  // namespace
+
+std::optional<AddingLengths> adding_lengths(const AttentionSpec& spec, const Target& target) {
+  if (spec.deterministic || !target.wgmma) return {};
+  const int columns = round_up(widest(spec));
+  const unsigned kinds = kinds_of(SpecTraits(spec));
+  for (const FasterAdding& faster : faster_adding)
+    if (faster.least <= columns && columns <= faster.most && is_for(faster.kinds, kinds))
+      return faster.from;
+  return {};
+}
 
 std::vector<std::int64_t> backward_length_bounds() {
   std::set<std::int64_t> bounds;

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -24,7 +22,6 @@ import hopper  # noqa: E402
 import packed  # noqa: E402
 import random_problems  # noqa: E402
 import schedule_choice  # noqa: E402
-from adding_contender import ADDING, adding_runs  # noqa: E402
 from contest import peer_runs, row_of  # noqa: E402
 from fa3_peer import find_fa3  # noqa: E402
 from gpu_timing import GRAPH_CALLS, Timer  # noqa: E402
@@ -111,34 +108,6 @@ def test_random_problems_tell_where_a_peer_is_faster() -> None:
     assert lines[-1] == (
         "  B2 H3 S77 D64 causal: 0.900, TFLOP/s 90, cuDNN 100, FlashAttention 2 50"
     )
-
-
-@pytest.mark.skipif(has_gpu(), reason="here it runs")
-def test_backward_takes_one_more_contender() -> None:
-    assert run("backward.py", "--adding", "--quick").stderr.startswith("this benchmark needs")
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_contender_that_adds_computes_the_gradients(causal: bool) -> None:
-    import flashcore as fc
-
-    rng = np.random.default_rng(0)
-    given = rng.standard_normal((4, 1, 2, 70, 64)).astype(ml_dtypes.bfloat16)
-    inputs, dout = list(given[:3]), given[3]
-    kernel = fc.jit(fc.AttentionSpec(head_dim=64, mask=fc.causal() if causal else fc.full()))
-    out, lse = kernel(*inputs, return_lse=True)
-    expected = kernel.backward(*inputs, out, lse, dout)
-    for mine, other in zip(adding_runs(fc, inputs, dout, causal)[ADDING](), expected, strict=True):
-        mine, other = mine.astype(np.float32), other.astype(np.float32)
-        assert np.abs(mine - other).max() < 0.02 * np.abs(other).max()
-
-
-def test_the_contender_that_adds_leaves_wide_heads_out(capsys: pytest.CaptureFixture[str]) -> None:
-    import flashcore as fc
-
-    wide = [np.zeros((1, 1, 16, 256), ml_dtypes.bfloat16) for _ in range(4)]
-    assert adding_runs(fc, wide[:3], wide[3], False) == {}
-    assert "beyond a head_dim of 128" in capsys.readouterr().out
 
 
 def test_float32_counts_products_that_are_seen() -> None:

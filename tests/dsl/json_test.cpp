@@ -31,6 +31,7 @@ TEST(Json, KeepsEveryFieldOfASpec) {
                            .score = alibi({"slopes", DType::f64, 1, /*unit_stride=*/true}),
                            .layout = TensorLayout::bshd,
                            .lse = true,
+                           .deterministic = false,
                            .batch = 2,
                            .q_len = 1000};
   const AttentionSpec back = attention_spec_from_json(to_json(spec));
@@ -43,6 +44,7 @@ TEST(Json, KeepsEveryFieldOfASpec) {
   EXPECT_EQ(back.score, alibi({"slopes", DType::f64, 1, /*unit_stride=*/true}));
   EXPECT_EQ(back.layout, TensorLayout::bshd);
   EXPECT_TRUE(back.lse);
+  EXPECT_FALSE(back.deterministic);
   EXPECT_EQ(back.batch, 2);
   EXPECT_EQ(back.q_len, 1000);
   EXPECT_EQ(back.kv_len, std::nullopt);

@@ -1,10 +1,15 @@
 """The gradients of attention against NumPy in fp64, in the emulator."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 
 import flashcore as fc
-from flashcore.kernels.attention_backward import AttentionBackward, length_bounds
+from flashcore.kernels.attention_backward import AttentionBackward
+from flashcore.kernels.backward_choice import BackwardChoice, length_bounds
+from flashcore.kernels.module_kernel import ModuleKernel
 from reference import DTYPES, assert_gradients, random
 
 
@@ -238,16 +243,16 @@ def test_kernels_go_by_the_length_of_sequences_in_the_mean(layout, shape, length
     seen = []
 
     class Recording(AttentionBackward):
-        def kernels(self, compiled, length):
-            seen.append(length)
-            return super().kernels(compiled, length)
+        def kernels(self, compiled, length, keys):
+            seen.append((length, keys))
+            return super().kernels(compiled, length, keys)
 
     spec = fc.AttentionSpec(head_dim=64, layout=layout)
     x = np.zeros(shape, DTYPES["bf16"])
     starts = {"cu_seqlens_q": np.array([0, 1, 69, 70], np.int32)} if layout == "thd" else {}
     out, lse = fc.jit(spec, target="sm_80")(x, x, x, return_lse=True, **starts)
     Recording(spec, "sm_80")(x, x, x, out, lse, x, scale=0.1, compiled=False, **starts)
-    assert seen == [length]
+    assert seen == [(length, length)]
 
 
 def test_bounds_of_lengths_stand_for_all_between():
@@ -256,3 +261,99 @@ def test_bounds_of_lengths_stand_for_all_between():
     assert length_bounds(bounds[0] + 1, bounds[1]) == [bounds[1]]
     assert length_bounds(bounds[0], bounds[0] + 1) == bounds[:2]
     assert length_bounds(bounds[1] + 1) == bounds[2:]
+
+
+IN_ANY_ORDER = fc.AttentionSpec(head_dim=64, deterministic=False)
+
+
+@pytest.mark.parametrize("mask", ["full", "causal(bottom_right)"])
+def test_gradients_that_are_added_up_in_any_order(rng, mask):
+    masks = {"full": None, "causal(bottom_right)": fc.causal()}
+    spec = dataclasses.replace(IN_ANY_ORDER, mask=masks[mask])
+    q, k, v, dout = (random(rng, (1, 1, n, 64), "bf16") for n in (600, 530, 530, 600))
+    out, lse = fc.jit(spec, target="sm_90a", schedule={})(q, k, v, return_lse=True)
+    backward = AttentionBackward(spec, "sm_90a", adding=None if mask == "full" else True)
+    assert backward.kernels(False, 600, 530).name == "attention_backward_adding"
+    found = backward(q, k, v, out, lse, dout, scale=0.125, compiled=False)
+    assert_gradients(found, q, k, v, dout, mask=mask)
+
+
+def chosen(spec, length, keys, target="sm_90a"):
+    """How many products of scores the gradients of such a problem take."""
+    return 5 if BackwardChoice(spec, target).kind(length, keys).adding else 7
+
+
+def test_five_products_are_chosen_where_they_are_faster():
+    assert chosen(IN_ANY_ORDER, 512, 512) == 7
+    assert chosen(IN_ANY_ORDER, 513, 512) == 5
+    assert chosen(IN_ANY_ORDER, 16384, 128) == 7  # whose dQ is added up from few blocks of keys
+    causal = dataclasses.replace(IN_ANY_ORDER, mask=fc.causal())
+    assert chosen(causal, 4096, 4096) == 7
+    assert chosen(causal, 4097, 4097) == 5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"deterministic": True},
+        {"head_dim": 48},
+        {"head_dim": 128},
+        {"layout": "thd"},
+        {"kv_lens": True},
+        {"mask": fc.sliding_window(100, 0)},
+    ],
+    ids=str,
+)
+def test_seven_products_are_chosen_elsewhere(changes):
+    spec = dataclasses.replace(IN_ANY_ORDER, **changes)
+    assert chosen(spec, 16384, 16384) == 7
+    assert not any(kind.adding for kind in BackwardChoice(spec, "sm_90a").reachable(*[ANY] * 2))
+
+
+def test_other_targets_have_seven_products():
+    assert chosen(IN_ANY_ORDER, 16384, 16384, target="sm_80") == 7
+
+
+ANY = (1, 2**31 - 1)
+
+
+@pytest.mark.parametrize("mask", [None, fc.causal()], ids=["full", "causal"])
+def test_what_ranges_reach_is_what_their_problems_are_of(rng, mask):
+    choice = BackwardChoice(dataclasses.replace(IN_ANY_ORDER, mask=mask), "sm_90a")
+    ends = [1, 511, 512, 513, 4096, 4097, 8192, 8193, 20000]
+    for _ in range(100):
+        rows, keys = (tuple(sorted(int(x) for x in rng.choice(ends, 2))) for _ in range(2))
+        reached = choice.reachable(rows, keys)
+        assert len(set(reached)) == len(reached)
+        inside = [[n for n in ends if least <= n <= most] for least, most in (rows, keys)]
+        problems = itertools.product(*inside)
+        assert {choice.kind(max(problem), problem[1]) for problem in problems} <= set(reached)
+        if rows[0] == rows[1] and keys[0] == keys[1]:
+            assert len(reached) == 1
+
+
+def test_where_the_compiler_refuses_five_products_seven_serve(monkeypatch):
+    fitting, seen = ModuleKernel.first_fitting, []
+
+    def refusing(module, schedules, target, compiled):
+        if module.name == "attention_backward_adding":
+            seen.append([len(own) for own in schedules])
+            raise fc.CompileError("attention_backward_adding_keys", "it spills", "fewer registers")
+        return fitting(module, schedules, target, compiled)
+
+    monkeypatch.setattr(ModuleKernel, "first_fitting", refusing)
+    backward = AttentionBackward(IN_ANY_ORDER, "sm_90a")
+    assert backward.kernels(False, 16384).name == "attention_backward"
+    assert seen == [[1, 1, 1]]  # the schedules behind the first ones are slower
+    assert backward.reachable(False, (8193, 9000), (8193, 9000)) == [backward.kernels(False, 8193)]
+    with pytest.raises(fc.CompileError, match="it spills"):
+        AttentionBackward(IN_ANY_ORDER, "sm_90a", adding=True).kernels(False, 16384)
+
+
+def test_what_is_planned_holds_both_ways():
+    def programs(**ranges):
+        planned = fc.plan_bundle(IN_ANY_ORDER, "sm_90a", batch=1, gradients=True, **ranges)
+        return {kernel.program for kernel in planned}
+
+    assert "attention_backward_adding_keys" not in programs(lengths=(1, 512))
+    assert programs(lengths=4096) >= {"attention_backward_keys", "attention_backward_adding_keys"}

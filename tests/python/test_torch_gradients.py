@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import flashcore as fc
+from flashcore import flash_attn as fa
+from flashcore.kernels.attention_backward import AttentionBackward
 
 torch = pytest.importorskip("torch")
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -151,6 +153,66 @@ def test_the_same_bits_every_time(device):
     second = torch.autograd.grad(out, inputs, dout)
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.fixture
+def orders(monkeypatch):
+    """Of each backward pass, whether it was asked for the same bits at every call."""
+    seen = []
+    launch = AttentionBackward.__call__
+
+    def recorded(self, *arrays, **options):
+        seen.append(self._spec.deterministic)
+        return launch(self, *arrays, **options)
+
+    monkeypatch.setattr(AttentionBackward, "__call__", recorded)
+    return seen
+
+
+def attend_in_four_ways(x, **given):
+    """Each call with [1, 1, length, 64], and the gradient of its output asked for."""
+    turned = x.transpose(1, 2)
+    starts = torch.tensor([0, x.shape[2]], dtype=torch.int32, device=x.device)
+    rows, length = turned[0], x.shape[2]
+    outputs = [
+        fc.sdpa(x, x, x, **given),
+        fc.attention(x, x, x, **given),
+        fa.flash_attn_func(turned, turned, turned, **given),
+        fa.flash_attn_varlen_func(*[rows] * 3, *[starts] * 2, *[length] * 2, **given),
+    ]
+    for out in outputs:
+        out.sum().backward()
+
+
+def test_callers_say_whether_gradients_may_be_added_up_in_any_order(device, orders):
+    (x,) = leaves(device, (1, 1, 20, 64))
+    attend_in_four_ways(x)
+    assert orders == [True, True, False, False]  # the last two as the flash-attn package has it
+    for order in (False, True):
+        orders.clear()
+        attend_in_four_ways(x, deterministic=order)
+        parts = torch.nested.nested_tensor([x.detach()[0].transpose(0, 1)] * 2, layout=torch.jagged)
+        nested = parts.transpose(1, 2).requires_grad_()
+        fc.sdpa(nested, nested, nested, deterministic=order).values().sum().backward()
+        fc.jit(fc.AttentionSpec(head_dim=64, deterministic=order))(x, x, x).sum().backward()
+        assert orders == [order] * 6
+    with pytest.raises(fc.Error, match="deterministic"):
+        fc.sdpa(x, x, x, deterministic="no")
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="needs a GPU")
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("kv_heads", [1, 4])
+@pytest.mark.parametrize("head_dim", [56, 64])
+def test_gradients_in_any_order_on_a_gpu(is_causal, kv_heads, head_dim):
+    length = 4500 if is_causal else 1000
+    shapes = [(1, heads, length, head_dim) for heads in (4, kv_heads, kv_heads)]
+    mask = fc.causal() if is_causal else None
+    compare(
+        lambda q, k, v: fc.attention(q, k, v, mask=mask, deterministic=False),
+        lambda q, k, v: theirs(q, k, v, is_causal=is_causal),
+        leaves("cuda", *shapes),
+    )
 
 
 def refusal(call, kind=fc.Error):

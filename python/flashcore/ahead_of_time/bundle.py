@@ -11,7 +11,6 @@ from typing import Any
 
 from .. import _core, arguments
 from ..errors import CacheError, SpecError
-from ..kernels.attention_backward import length_bounds
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target
 from ..kernels.kernel import Kernel
@@ -241,8 +240,9 @@ def save(kernel: Kernel, path: PathLike, gradients: bool, ranges: dict[str, Any]
         if isinstance(kernel, AttentionKernel) and not kernel._probe:
             content.add(kernel._returning_lse())
         if gradients and isinstance(kernel, AttentionKernel):
+            every = reach.read_ranges()
             derivative = kernel._derivative()
-            for backward in {derivative.kernels(True, bound): None for bound in length_bounds()}:
+            for backward in derivative.reachable(True, every.q_lengths, every.lengths):
                 for part in backward.kernels:
                     content.add(part)
     return _write(path, content, [plan], None)

@@ -18,8 +18,8 @@ from .. import _core, arguments
 from ..arrays import is_array
 from ..cache import tuning_table
 from ..errors import SpecError
-from ..kernels.attention_backward import length_bounds, schedule_lists
 from ..kernels.attention_kernel import AttentionKernel
+from ..kernels.backward_choice import BackwardChoice
 from ..kernels.just_in_time import default_target
 from ..kernels.module_kernel import ModuleKernel
 from ..specs.module import Module
@@ -45,12 +45,6 @@ class Problems:
         """Whether some problem has more blocks along a dimension than CUDA's grid; those launch
         the kernel of a schedule with `flat_grid`."""
         return max(self.batch[1], self.heads[1]) > _MOST_IN_A_GRID
-
-    @property
-    def backward_bounds(self) -> list[int]:
-        """Lengths that stand for all that the backward pass is for."""
-        least, most = (max(ends) for ends in zip(self.q_lengths, self.lengths, strict=True))
-        return length_bounds(least, most)
 
     def as_list(self) -> list[tuple[int, int]]:
         return [self.batch, self.heads, self.q_lengths, self.lengths]
@@ -137,8 +131,7 @@ def build_modules(
         made = list(pool.map(make, *zip(*every, strict=True))) if every else []
     if gradients:
         derivative = kernel._derivative()
-        every_length = (derivative.kernels(True, bound) for bound in wanted.backward_bounds)
-        for backward in dict.fromkeys(every_length):
+        for backward in derivative.reachable(True, wanted.q_lengths, wanted.lengths):
             if device is not None:
                 backward.prepare(device)
             made.append(backward)
@@ -185,9 +178,12 @@ def list_modules(
             for module, lists in _core.reachable_alternatives(own, target, wanted.as_list())
         ]
     if gradients:
-        module = _core.attention_backward(spec.to_json())
-        for bound in wanted.backward_bounds:
-            modules.append((module, schedule_lists(spec, target, bound), False))
+        choice = BackwardChoice(spec, target)
+        for kind in choice.reachable(wanted.q_lengths, wanted.lengths):
+            # Seven products also where the compiler refuses five.
+            for either in (kind, kind._replace(adding=False)):
+                module = choice.module(either.adding)._core
+                modules.append((module, choice.schedule_lists(either), False))
     # Modules may have programs in common.
     every = {
         (program.text, *texts): (program.name, texts, with_lse)

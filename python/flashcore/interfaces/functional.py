@@ -54,6 +54,7 @@ def _kernel_for(
     kv_lens: bool = False,
     large_scores: bool = False,
     products: ProductsName = "full",
+    deterministic: bool = True,
 ) -> AttentionKernel | None:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
@@ -76,6 +77,7 @@ def _kernel_for(
         kv_lens,
         large_scores,
         products,
+        deterministic,
         device,
     )
     kernel = _kernels.get(key)
@@ -98,6 +100,7 @@ def _kernel_for(
             q_lens=q_lens,
             kv_lens=kv_lens,
             large_scores=large_scores,
+            deterministic=deterministic,
         )
         target = _core.gpu_target()
         if target is None:
@@ -163,6 +166,7 @@ def attention(
     checked: bool = False,
     large_scores: bool = False,
     products: ProductsName = "full",
+    deterministic: bool = True,
     page_table: Any = None,
 ) -> Any:
     """softmax(score(scale q k^T) + mask) v; masks, scores and sinks as in :class:`AttentionSpec`.
@@ -173,8 +177,8 @@ def attention(
 
     Sequences of different lengths: layout "thd" with cu_seqlens_q, or q_lens and kv_lens of padded
     batches, as in a call of a kernel. `checked` raises SpecError where an expression would read
-    outside an array, at the cost of computing every index on the host. `large_scores` and
-    `products` are those of :class:`AttentionSpec`.
+    outside an array, at the cost of computing every index on the host. `large_scores`, `products`
+    and `deterministic` are those of :class:`AttentionSpec`.
 
     With `page_table`, int32 [batch, pages of a sequence], keys and values lie in pages: k and v are
     [pages, page_size, kv_heads, head_dim] whatever the layout of q, of any page_size, and key i of
@@ -184,6 +188,8 @@ def attention(
     try:
         if large_scores is not False:
             large_scores = arguments.flag("large_scores", large_scores)
+        if deterministic is not True:
+            deterministic = arguments.flag("deterministic", deterministic)
         if type(q) is not numpy.ndarray and is_special(q):
             return torch_seam.attention(
                 q, k, v, mask=mask, score=score, sink=sink, scale=scale, layout=layout, out=out,
@@ -191,7 +197,7 @@ def attention(
                 cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, max_kv_len=max_kv_len,
                 q_lens=q_lens, kv_lens=kv_lens,
                 checked=checked, large_scores=large_scores, products=products,
-                page_table=page_table,
+                deterministic=deterministic, page_table=page_table,
             )  # fmt: skip
         if page_table is not None:
             return _over_pages(
@@ -222,6 +228,7 @@ def attention(
                 kv_lens=padded and kv_lens is not None,
                 large_scores=large_scores,
                 products=products,
+                deterministic=deterministic,
             )
             if kernel is not None:
                 return kernel(
@@ -253,6 +260,7 @@ def attention(
             return_lse=return_lse, stream=stream, cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k, max_q_len=max_q_len, max_kv_len=max_kv_len, q_lens=q_lens,
             kv_lens=kv_lens, checked=checked, large_scores=large_scores, products=products,
+            deterministic=deterministic,
         )  # fmt: skip
         if alike is not None:
             return again(q, k, v, out=out)
@@ -334,12 +342,15 @@ def sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    deterministic: bool = True,
 ) -> Any:
     """torch.nn.functional.scaled_dot_product_attention: its signature, its top-left mask.
 
     `attn_mask` broadcasts to [batch, heads, q_len, kv_len]: conditions, or floats to add; together
     with `is_causal`, both hide. Inputs have from two dimensions to any number of batch dimensions
-    in front of [heads, length, head_dim]; those of 1 stand for all.
+    in front of [heads, length, head_dim]; those of 1 stand for all. `deterministic` is that of
+    :class:`AttentionSpec`.
     """
     try:
         if dropout_p != 0.0:
@@ -349,11 +360,14 @@ def sdpa(
             is_causal = arguments.flag("is_causal", is_causal)
         if enable_gqa is not True and enable_gqa is not False:
             enable_gqa = arguments.flag("enable_gqa", enable_gqa)
+        if deterministic is not True:
+            deterministic = arguments.flag("deterministic", deterministic)
         corner = None if attn_mask is None else _corner(attn_mask, is_causal, query, key)
         if corner is None and type(query) is not numpy.ndarray and is_special(query):
             return torch_seam.sdpa(
-                query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-            )
+                query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
+                deterministic=deterministic,
+            )  # fmt: skip
         q_shape, k_shape = query.shape, key.shape
         if (
             not enable_gqa
@@ -380,6 +394,7 @@ def sdpa(
                     "bhsd",
                     large_scores=True,
                     products=products,
+                    deterministic=deterministic,
                 )
                 if kernel is not None:
                     return kernel(query, key, value, scale=scale)
@@ -388,7 +403,7 @@ def sdpa(
                     raise
         # As torch is: for masks that hide by the smallest number as well.
         any_size = partial(attention, query, key, value, scale=scale, large_scores=True,
-                           products=products)  # fmt: skip
+                           products=products, deterministic=deterministic)  # fmt: skip
         if corner is not None:
             return any_size(mask=corner)
         if attn_mask is None:

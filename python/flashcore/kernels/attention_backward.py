@@ -5,66 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import _core
 from ..arrays import full, output_like
-from ..specs.module import Module
+from ..errors import CompileError, ScheduleError
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
+from .backward_choice import BackwardChoice, BackwardKind, Range
 from .captured_values import CapturedValues
 from .lengths import lengths
 from .module_kernel import ModuleKernel
 
 
-def schedule_lists(
-    spec: AttentionSpec, target: str, bound: int, adding: bool = False
-) -> list[list[str]]:
-    """The schedules of each program, the best first, for sequences of `bound` rows and keys."""
-    return _core.attention_backward_schedules(spec.to_json(), target, adding, bound)
-
-
-def length_bounds(least: int = 0, most: int | None = None) -> list[int]:
-    """Lengths that stand for all between `least` and `most`: the schedules for each are those for
-    every length above the one in front of it."""
-    bounds = _core.backward_length_bounds()
-    end = bounds[-1] if most is None else max(1, most)
-    below = [0, *bounds[:-1]]
-    return [b for before, b in zip(below, bounds, strict=True) if least <= b and before < end]
-
-
 class AttentionBackward:
     """The kernels that compute the gradients of q, k and v for one spec, compiled at first use."""
 
-    def __init__(self, spec: AttentionSpec, target: str, adding: bool = False):
-        """`adding`: by five products, whose blocks add up dQ in the order of their work.
+    def __init__(self, spec: AttentionSpec, target: str, adding: bool | None = None):
+        """`adding`: by five products, whose blocks add up dQ in the order of their work, at any
+        length; None: where the spec allows that and it is faster.
 
-        Raises SpecError for a spec that has no derivative, or too large a head_dim for that.
+        Raises SpecError for a spec that has no derivative, or too large a head_dim for five
+        products.
         """
         self._spec = spec
         self._target = target
+        self._choice = BackwardChoice(spec, target, adding)
         self._adding = adding
-        self._module = Module._of(_core.attention_backward(spec.to_json(), adding))
-        self._captured = CapturedValues(self._module.name, spec)
-        self._bounds = length_bounds()
-        self._kernels: dict[int, ModuleKernel] = {}  # by the bound of the length
-        self._built: dict[tuple[tuple[str, ...], ...], ModuleKernel] = {}  # by the schedules
+        self._modules = {adding or False: self._choice.module(adding or False)}
+        self._captured = CapturedValues(self._modules[adding or False].name, spec)
+        self._kernels: dict[BackwardKind, ModuleKernel] = {}
+        self._built: dict[tuple[bool, tuple[tuple[str, ...], ...]], ModuleKernel] = {}
 
-    def kernels(self, compiled: bool, length: int) -> ModuleKernel:
+    def kernels(self, compiled: bool, length: int, keys: int | None = None) -> ModuleKernel:
         """The module's kernels for sequences of so many rows or keys, whichever are more, in the
-        mean; `compiled`: those whose code fits."""
-        bound = next(bound for bound in self._bounds if length <= bound)
-        if bound not in self._kernels:
-            self._kernels[bound] = self._build(compiled, bound)
-        return self._kernels[bound]
+        mean, and so many keys, unless there are as many; `compiled`: those whose code fits."""
+        return self._of_kind(compiled, self._choice.kind(length, length if keys is None else keys))
 
-    def _build(self, compiled: bool, bound: int) -> ModuleKernel:
-        lists = schedule_lists(self._spec, self._target, bound, self._adding)
-        key = tuple(map(tuple, lists))
+    def reachable(self, compiled: bool, rows: Range, keys: Range) -> list[ModuleKernel]:
+        """Those for all sequences with so many rows and keys, each once."""
+        kinds = self._choice.reachable(rows, keys)
+        return list(dict.fromkeys(self._of_kind(compiled, kind) for kind in kinds))
+
+    def _of_kind(self, compiled: bool, kind: BackwardKind) -> ModuleKernel:
+        if kind not in self._kernels:
+            self._kernels[kind] = self._build(compiled, kind)
+        return self._kernels[kind]
+
+    def _build(self, compiled: bool, kind: BackwardKind) -> ModuleKernel:
+        lists = self._choice.schedule_lists(kind)
+        key = kind.adding, tuple(map(tuple, lists))
         if key not in self._built:
+            if kind.adding not in self._modules:
+                self._modules[kind.adding] = self._choice.module(kind.adding)
             schedules = [[Schedule.from_json(text) for text in own] for own in lists]
-            self._built[key] = ModuleKernel.first_fitting(
-                self._module, schedules, self._target, compiled
-            )
+            try:
+                self._built[key] = ModuleKernel.first_fitting(
+                    self._modules[kind.adding], schedules, self._target, compiled
+                )
+            except (CompileError, ScheduleError):
+                if not kind.adding or self._adding:
+                    raise
+                self._built[key] = self._of_kind(compiled, kind._replace(adding=False))
         return self._built[key]
 
     def __call__(
@@ -94,7 +94,7 @@ class AttentionBackward:
         own = lengths(
             spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, max_kv_len
         )
-        kernels = self.kernels(compiled, self._length_of(q, k, cu_seqlens_q))
+        kernels = self.kernels(compiled, *self._lengths_of(q, k, cu_seqlens_q))
         if spec.layout == "thd":
             named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
         else:
@@ -129,12 +129,15 @@ class AttentionBackward:
                 made[0] = full(q, q.shape, spec.dtype, 0)
         return made[0], made[1], made[2]
 
-    def _length_of(self, q: Any, k: Any, starts: Any) -> int:
+    def _lengths_of(self, q: Any, k: Any, starts: Any) -> tuple[int, int]:
+        """How many rows or keys sequences have in the mean, whichever are more, and the keys."""
         if self._spec.layout == "thd":
             sequences = max(1, int(starts.shape[0]) - 1)
-            return -(-max(int(q.shape[0]), int(k.shape[0])) // sequences)
-        at = 2 if self._spec.layout == "bhsd" else 1
-        return max(0, *(int(x.shape[at]) for x in (q, k) if len(x.shape) == 4))
+            rows, keys = (-(-int(x.shape[0]) // sequences) for x in (q, k))
+        else:
+            at = 2 if self._spec.layout == "bhsd" else 1
+            rows, keys = (int(x.shape[at]) if len(x.shape) == 4 else 0 for x in (q, k))
+        return max(rows, keys), keys
 
     def _gradient_like(self, array: Any, stream: Any) -> Any:
         # Of packed sequences, rows that belong to none are not written.
@@ -144,4 +147,4 @@ class AttentionBackward:
             return output_like(array, array.shape[-1], self._spec.dtype)
 
 
-__all__ = ["AttentionBackward", "length_bounds", "schedule_lists"]
+__all__ = ["AttentionBackward"]

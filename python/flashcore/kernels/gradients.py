@@ -42,7 +42,8 @@ class WithGradients:
         output.
 
         `out` and `lse` are what a call with the same arguments returned with ``return_lse=True``.
-        The same bits at every call: nothing is summed in the order in which blocks happen to come.
+        The same bits at every call, unless the spec is not deterministic: then terms may be summed
+        in the order in which blocks happen to come, where that is faster.
         Tensors of torch that require gradients need no such call, as torch's autograd makes it.
         Raises SpecError for a spec that has no derivative.
         """

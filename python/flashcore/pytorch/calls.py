@@ -57,6 +57,7 @@ def attention(
     checked: bool = False,
     large_scores: bool = False,
     products: ProductsName = "full",
+    deterministic: bool = True,
     page_table: Any = None,
 ) -> Any:
     given = {"scale": scale, "out": out, "return_lse": return_lse, "stream": stream,
@@ -71,21 +72,23 @@ def attention(
         if checked or _has_to_run(q, k, v, parts, stream):
             return _untraced(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
                              layout=layout, checked=checked, large_scores=large_scores,
-                             products=products, **given)  # fmt: skip
+                             products=products, deterministic=deterministic, **given)  # fmt: skip
     else:
         parts = None if mask is None else as_mask(mask), as_score(score), as_sink(sink)
     if q.is_nested or _is_nested(k) or _is_nested(v):
         mask, score, sink = parts
         return nested.attention(functional.attention, q, k, v, mask=mask, score=score, sink=sink,
                                 layout=layout, checked=checked, large_scores=large_scores,
-                                products=products, **given)  # fmt: skip
+                                products=products, deterministic=deterministic,
+                                **given)  # fmt: skip
     q, k, v = _cast(q, k, v)
     if _is_launch(q):
         mask, score, sink = parts
         with torch._C._DisableAutocast():
             return functional.attention(q, k, v, mask=mask, score=score, sink=sink, layout=layout,
                                         checked=checked, large_scores=large_scores,
-                                        products=products, **given)  # fmt: skip
+                                        products=products, deterministic=deterministic,
+                                        **given)  # fmt: skip
     if checked:
         raise _unchecked("attention")
     what = ops.text_of_attention(layout, large_scores, products, *parts)
@@ -117,6 +120,7 @@ def sdpa(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
+    deterministic: bool,
 ) -> Any:
     if torch.compiler.is_compiling():
         corner = None
@@ -126,18 +130,19 @@ def sdpa(
             has_to_run = corner is None
         if has_to_run:
             return _untraced(functional.sdpa, query, key, value, attn_mask, dropout_p, is_causal,
-                             scale, enable_gqa)  # fmt: skip
+                             scale, enable_gqa, deterministic=deterministic)  # fmt: skip
         if corner is not None:
             return attention(query, key, value, mask=causal(corner), scale=scale, large_scores=True)
     if query.is_nested or _is_nested(key) or _is_nested(value):
-        return _nested_sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _nested_sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa,
+                            deterministic)  # fmt: skip
     query, key, value = _cast(query, key, value)
     if attn_mask is not None:
         (attn_mask,) = _cast(attn_mask)
     if _is_launch(query):
         with torch._C._DisableAutocast():
             return functional.sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale,
-                                   enable_gqa)  # fmt: skip
+                                   enable_gqa, deterministic=deterministic)  # fmt: skip
     what = ops.text_of_sdpa(is_causal, enable_gqa)
     arrays = [] if attn_mask is None else ops.as_tensors([attn_mask])
     return _operator(query, key, value, what, "bhsd", arrays, scale=scale)
@@ -164,6 +169,7 @@ def _nested_sdpa(
     is_causal: bool,
     scale: float | None,
     enable_gqa: bool,
+    deterministic: bool,
 ) -> Any:
     if attn_mask is not None:
         raise SpecError(
@@ -173,8 +179,9 @@ def _nested_sdpa(
         )
     if nested.is_along_dense_lengths(query, key, value):
         return nested.of_dense_lengths(
-            functional.sdpa, query, key, value, is_causal=is_causal, scale=scale
-        )
+            functional.sdpa, query, key, value, is_causal=is_causal, scale=scale,
+            deterministic=deterministic,
+        )  # fmt: skip
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise SpecError(
             "sdpa(enable_gqa=False)",
@@ -183,8 +190,9 @@ def _nested_sdpa(
         )
     mask = causal("top_left") if is_causal else None
     return nested.attention(
-        functional.attention, query, key, value, mask=mask, scale=scale, large_scores=True
-    )
+        functional.attention, query, key, value, mask=mask, scale=scale, large_scores=True,
+        deterministic=deterministic,
+    )  # fmt: skip
 
 
 def _is_nested(array: Any) -> bool:

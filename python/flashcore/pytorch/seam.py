@@ -26,10 +26,14 @@ def sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    deterministic: bool = True,
 ) -> Any:
     from . import calls
 
-    return calls.sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    return calls.sdpa(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, deterministic
+    )
 
 
 def kernel(self: Any, q: Any, k: Any, v: Any, **options: Any) -> Any:

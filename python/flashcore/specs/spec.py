@@ -107,6 +107,9 @@ class AttentionSpec:
     """Be right for every finite score, at a cost of 2 % or so. Without, scores may reach 2^28 in
     base-2 units, about 1.8e8: beyond that the rounding of a row's maximum decides, and from about
     5e8 (f16) or 3e9 (bf16) on rows may become zeros, infinite or NaN."""
+    deterministic: bool = True
+    """Gradients have the same bits at every call. Otherwise their terms may be added up in any
+    order, where that is faster; the output has the same bits either way."""
     batch: int | None = None
     q_len: int | None = None
     kv_len: int | None = None
@@ -117,7 +120,7 @@ class AttentionSpec:
             if value is not None or name == "head_dim":
                 fix = "a number of elements, as 64" if "dim" in name else "a whole number, or None"
                 object.__setattr__(self, name, arguments.whole(name, value, fix))
-        for name in ("lse", "q_lens", "kv_lens", "large_scores"):
+        for name in ("lse", "q_lens", "kv_lens", "large_scores", "deterministic"):
             object.__setattr__(self, name, _flag(name, getattr(self, name)))
         arguments.one_of("layout", self.layout, get_args(Layout))
         arguments.one_of("products", self.products, get_args(ProductsName))

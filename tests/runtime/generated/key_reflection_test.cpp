@@ -347,7 +347,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
 TEST(KeyReflection, EveryFieldOfASpecMakesAnotherKernelSomewhere) {
   const AttentionSpec all;
   const auto& [head_dim, head_dim_v, heads, kv_heads, dtype, products, mask, score, sink, layout,
-               lse, q_lens, kv_lens, large_scores, batch, q_len, kv_len] = all;
+               lse, q_lens, kv_lens, large_scores, deterministic, batch, q_len, kv_len] = all;
   static_cast<void>(head_dim);
   const Values values{
       {"head_dim", {32, 96}},
@@ -369,6 +369,7 @@ TEST(KeyReflection, EveryFieldOfASpecMakesAnotherKernelSomewhere) {
   };
   const std::map<std::string, std::string> left_out{
       {"products", "every dtype goes with one of them, and the dtype is in the kernel"},
+      {"deterministic", "it chooses among programs of gradients, and is in none of them"},
   };
   expect_all_named<AttentionSpec>(values, left_out);
   EXPECT_THAT(without_effect(values, &Place::spec, places()), IsEmpty());
@@ -397,6 +398,10 @@ TEST(KeyReflection, NothingElseChangesTheKey) {
   AttentionSpec spelled_out = place.spec;
   spelled_out.head_dim_v = spelled_out.head_dim;
   expect_same(spelled_out, place.schedule);
+  // How gradients are added up.
+  AttentionSpec in_any_order = place.spec;
+  in_any_order.deterministic = false;
+  expect_same(in_any_order, place.schedule);
 }
 
 }  // namespace

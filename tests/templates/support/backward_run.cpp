@@ -285,18 +285,9 @@ std::string compare_gradients(const Definition& definition) {
 
 std::vector<ProgramKernels> backward_kernels(const AttentionSpec& spec, const Target& target,
                                              bool adding, bool all_schedules) {
-  std::vector<Program> programs{attention_backward_rows(spec)};
-  if (adding)
-    programs.insert(programs.end(),
-                    {attention_backward_adding_zeros(spec), attention_backward_adding_keys(spec),
-                     attention_backward_adding_queries(spec)});
-  else
-    programs.insert(programs.end(),
-                    {attention_backward_keys(spec), attention_backward_queries(spec)});
-  if (!adding && backward_apart(spec)) programs.push_back(attention_backward_values(spec));
-  if (spec.group() > 1) programs.push_back(attention_backward_groups(spec));
+  const Module module = adding ? attention_backward_adding(spec) : attention_backward(spec);
   std::vector<ProgramKernels> kernels;
-  for (const Program& program : programs) {
+  for (const Program& program : module.kernels()) {
     ProgramKernels own{program, {}};
     for (const std::int64_t length : backward_length_bounds()) {
       ProgramKernels found =
