@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..arrays import full, output_like
-from ..errors import CompileError, ScheduleError
+from ..errors import CompileError, LayoutError, ScheduleError, SpecError
 from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .backward_choice import BackwardChoice, BackwardKind, Range
 from .captured_values import CapturedValues
+from .copies import LEAST_SCALE, MOST_SCALE
 from .lengths import lengths
 from .module_kernel import ModuleKernel
 
@@ -32,6 +33,10 @@ class AttentionBackward:
         self._adding = adding
         self._modules = {adding or False: self._choice.module(adding or False)}
         self._captured = CapturedValues(self._modules[adding or False].name, spec)
+        # In the order in which `lengths` has their arrays.
+        self._needs_lengths = [n for n in ("q_lens", "kv_lens") if getattr(spec, n)]
+        if spec.layout == "thd":
+            self._needs_lengths = ["cu_seqlens_q", "cu_seqlens_k"]
         self._kernels: dict[BackwardKind, ModuleKernel] = {}
         self._built: dict[tuple[bool, tuple[tuple[str, ...], ...]], ModuleKernel] = {}
 
@@ -87,46 +92,43 @@ class AttentionBackward:
         q_lens: Any = None,
         kv_lens: Any = None,
     ) -> tuple[Any, Any, Any]:
-        spec = self._spec
-        given = self._captured.own | dict(captured or {})
-        arrays, _ = self._captured.with_given(given)
-        named = dict(zip(self._captured.arrays, arrays, strict=True))
-        own = lengths(
-            spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, max_kv_len
-        )
+        spec, values = self._spec, self._captured
+        given = values.own | dict(captured) if captured else values.own
+        arrays, _ = values.with_given(given) if captured or not values.given else values.given
         kernels = self.kernels(compiled, *self._lengths_of(q, k, cu_seqlens_q))
-        if spec.layout == "thd":
-            named |= zip(("cu_seqlens_q", "cu_seqlens_k"), own.arrays, strict=True)
-        else:
-            present = [
-                n for n, asked in (("q_lens", spec.q_lens), ("kv_lens", spec.kv_lens)) if asked
-            ]
-            named |= zip(present, own.arrays, strict=True)
-        positive_q, positive = copies.with_sign_of(scale, q, stream)
-        made = [self._gradient_like(array, stream) for array in (q, k, v)]
-        named |= {"q": positive_q, "k": k, "v": v, "o": out, "lse": lse, "dout": dout}
+        positive_q, positive = q, scale
+        if type(scale) is not float or not LEAST_SCALE <= scale <= MOST_SCALE:
+            positive_q, positive = copies.with_sign_of(scale, q, stream)
+        with copies.on_stream(q, stream):
+            made = [self._gradient_like(array) for array in (q, k, v)]
+        named = {"q": positive_q, "k": k, "v": v, "o": out, "lse": lse, "dout": dout}
         named |= zip(("dq", "dk", "dv"), made, strict=True)
+        if arrays:
+            named |= zip(values.arrays, arrays, strict=True)
         scalars = given | {"scale": positive}
-        if own.scalars:
-            scalars |= {"max_q_len": own.scalars[0], "max_kv_len": own.longest_keys}
-        every = tuple(named[name] for name, *_ in kernels.tensors)
-        wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
-        widths = [named[name].shape[-1] if name in wide else None for name, *_ in kernels.tensors]
-        copies.launch(
-            kernels,
-            every,
-            tuple(scalars[name] for name, *_ in kernels.scalars),
-            stream,
-            widths,
-            self._captured.arrays,
-            spec.layout == "thd",
-        )
-        if scale < 0:
+        each = (cu_seqlens_q, cu_seqlens_k, max_q_len, max_kv_len, q_lens, kv_lens)
+        if self._needs_lengths or any(length is not None for length in each):
+            own = lengths(
+                spec, q, k, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, max_kv_len
+            )
+            named |= zip(self._needs_lengths, own.arrays, strict=True)
+            if own.scalars:
+                scalars |= {"max_q_len": own.scalars[0], "max_kv_len": own.longest_keys}
+        tensor_names, scalar_names = kernels.argument_names
+        every = tuple([named[name] for name in tensor_names])
+        numbers = tuple([scalars[name] for name in scalar_names])
+        try:
+            kernels.launch(every, numbers, stream)  # most calls need no copies
+        except (LayoutError, SpecError):
+            wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
+            widths = [named[name].shape[-1] if name in wide else None for name in tensor_names]
+            copies.launch(
+                kernels, every, numbers, stream, widths, values.arrays, spec.layout == "thd"
+            )
+        if positive is not scale and scale <= 0:
             with copies.on_stream(q, stream):
-                made[0] = -made[0]
-        elif scale == 0:  # nothing depends on q
-            with copies.on_stream(q, stream):
-                made[0] = full(q, q.shape, spec.dtype, 0)
+                # Of a scale of 0 nothing depends on q.
+                made[0] = -made[0] if scale < 0 else full(q, q.shape, spec.dtype, 0)
         return made[0], made[1], made[2]
 
     def _lengths_of(self, q: Any, k: Any, starts: Any) -> tuple[int, int]:
@@ -139,12 +141,11 @@ class AttentionBackward:
             rows, keys = (int(x.shape[at]) if len(x.shape) == 4 else 0 for x in (q, k))
         return max(rows, keys), keys
 
-    def _gradient_like(self, array: Any, stream: Any) -> Any:
+    def _gradient_like(self, array: Any) -> Any:
         # Of packed sequences, rows that belong to none are not written.
-        with copies.on_stream(array, stream):
-            if self._spec.layout == "thd":
-                return full(array, array.shape, self._spec.dtype, 0)
-            return output_like(array, array.shape[-1], self._spec.dtype)
+        if self._spec.layout == "thd":
+            return full(array, array.shape, self._spec.dtype, 0)
+        return output_like(array, array.shape[-1], self._spec.dtype)
 
 
 __all__ = ["AttentionBackward"]

@@ -17,6 +17,7 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from . import copies
 from .attention_variants import AttentionVariants
+from .copies import LEAST_SCALE, MOST_SCALE
 from .gradients import WithGradients
 from .index_check import check_indices
 from .lengths import lengths
@@ -24,7 +25,6 @@ from .schedule_choice import explain_choice, schedules_for
 
 Array = TypeVar("Array")
 
-_LEAST_SCALE, _MOST_SCALE = 2.0**-149, 3.4028234663852886e38
 _living: weakref.WeakValueDictionary[str, AttentionKernel] = weakref.WeakValueDictionary()
 
 
@@ -249,7 +249,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             arrays, numbers = given
             if scale is None:
                 scale = self._scale
-            elif type(scale) is not float or not _LEAST_SCALE <= scale <= _MOST_SCALE:
+            elif type(scale) is not float or not LEAST_SCALE <= scale <= MOST_SCALE:
                 q, scale = copies.with_sign_of(scale, q, stream)
             scalars: tuple[Any, ...] = (scale, *numbers) if numbers else (scale,)
             # Most specs need no lengths, and most calls give none: those look no further.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from .. import _core
@@ -34,7 +35,7 @@ class BackwardChoice:
 
     def kind(self, length: int, keys: int) -> BackwardKind:
         """That of sequences with so many rows or keys, whichever are more, and so many keys."""
-        bound = next(bound for bound in self._bounds if length <= bound)
+        bound = self._bounds[bisect_left(self._bounds, length)]
         if self._adding is not None:
             return BackwardKind(self._adding, bound)
         if self._adding_from is None:

@@ -18,7 +18,7 @@ from ..arrays import empty, full, is_torch_tensor, makes_arrays, stored_dtype
 from ..errors import DeviceError, LayoutError, SpecError
 
 _ROW_STEP = 16  # bytes: what the copy engine wants rows to begin at
-_LARGEST, _SMALLEST = 3.4028234663852886e38, 2.0**-149  # of fp32
+LEAST_SCALE, MOST_SCALE = 2.0**-149, 3.4028234663852886e38  # of fp32
 _LOST = ", and every score would be infinite or NaN"
 
 
@@ -127,13 +127,13 @@ def with_sign_of(scale: Any, q: Any, stream: Any) -> tuple[Any, float]:
     the maximum of a row, which only a positive one allows."""
     fix = "a number up to 3.4e38, or None: 1/sqrt(head_dim)"
     number = arguments.number("scale", scale, fix, so=_LOST)
-    if not abs(number) <= _LARGEST:
+    if not abs(number) <= MOST_SCALE:
         why = f"it is beyond 32 bits{_LOST}"
         raise arguments.refusal("scale", scale, why, fix)
-    if number >= _SMALLEST:
+    if number >= LEAST_SCALE:
         return q, number
     with on_stream(q, stream):
-        if number <= -_SMALLEST:
+        if number <= -LEAST_SCALE:
             return -q, -number
         return q * 0, 1.0
 
@@ -169,4 +169,12 @@ def allocate_bytes(beside: Any, size: int, stream: Any) -> Any:
         return empty(beside, (size,), "u8")
 
 
-__all__ = ["allocate_bytes", "assign", "launch", "on_stream", "with_sign_of"]
+__all__ = [
+    "LEAST_SCALE",
+    "MOST_SCALE",
+    "allocate_bytes",
+    "assign",
+    "launch",
+    "on_stream",
+    "with_sign_of",
+]

@@ -109,6 +109,11 @@ class ModuleKernel(CalledByName):
         """(name, dtype, whether it has to be positive) of each scalar argument, in order."""
         return self._core.scalars
 
+    @cached_property
+    def argument_names(self) -> tuple[list[str], list[str]]:
+        """Those of the arrays and of the scalars, in order."""
+        return [name for name, *_ in self.tensors], [name for name, *_ in self.scalars]
+
     @property
     def module(self) -> Module:
         return self._module

@@ -12,6 +12,7 @@ from ..kernels.attention_kernel import AttentionKernel
 from .tensors import refuse_transforms
 
 _LENGTHS = ("cu_seqlens_q", "cu_seqlens_k", "q_lens", "kv_lens")
+_ELSEWHERE = {*_LENGTHS, "captured", "checked"}  # saved for the backward pass, or not of it
 
 
 class _Attention(torch.autograd.Function):  # type: ignore[misc]
@@ -22,17 +23,13 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
         ctx: Any, kernel: AttentionKernel, given: dict[str, Any], q: Any, k: Any, v: Any
     ) -> Any:
         out, lse = kernel(q, k, v, return_lse=True, **given)
-        held = [given[name] for name in _LENGTHS if given.get(name) is not None]
-        captured = given.get("captured") or {}
+        lengths = {name: given[name] for name in _LENGTHS if name in given}
+        captured = given.get("captured", {})
         arrays = {name: a for name, a in captured.items() if isinstance(a, torch.Tensor)}
-        ctx.save_for_backward(q, k, v, out, lse, *held, *arrays.values())
+        ctx.save_for_backward(q, k, v, out, lse, *lengths.values(), *arrays.values())
         ctx.kernel = kernel
-        ctx.given = {
-            name: value
-            for name, value in given.items()
-            if name not in (*_LENGTHS, "captured", "checked")
-        }
-        ctx.length_names = [name for name in _LENGTHS if given.get(name) is not None]
+        ctx.given = {name: value for name, value in given.items() if name not in _ELSEWHERE}
+        ctx.length_names = list(lengths)
         ctx.captured = {name: a for name, a in captured.items() if name not in arrays}
         ctx.captured_names = list(arrays)
         ctx.set_materialize_grads(False)
@@ -95,7 +92,10 @@ def attention(
                 "pass .detach(), where it is no parameter",
             )
     kernel.check_derivative()
-    result, lse = _Attention.apply(kernel, {"captured": values or None, **given}, q, k, v)
+    given = {name: value for name, value in given.items() if value is not None}
+    if values:
+        given["captured"] = values
+    result, lse = _Attention.apply(kernel, given, q, k, v)
     return (result, lse) if return_lse else result
 
 
