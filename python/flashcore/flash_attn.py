@@ -1,10 +1,11 @@
-"""The forward functions of the flash-attn package, by its names, arguments and defaults.
+"""The functions of the flash-attn package, by its names, arguments and defaults. Torch's autograd
+goes back through those without a cache.
 
     from flashcore.flash_attn import flash_attn_func  # in place of: from flash_attn import ...
 
 Tensors are [batch, length, heads, head_dim]; those of varlen functions [total, heads, head_dim].
 Causal masks and windows end in the bottom right corner. What has no counterpart here is refused by
-name: dropout, paged caches, rotary embeddings.
+name: dropout, rotary embeddings.
 
 Differences: a row that sees no key has a log-sum-exp of -inf, where flash-attn returns +inf; the
 third result of return_attn_probs, which flash-attn fills for its tests of dropout, is None.

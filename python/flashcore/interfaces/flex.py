@@ -35,7 +35,8 @@ def flex_attention(
     a BlockMask, which is taken by its mask_mod, a function (b, h, q_idx, kv_idx) or a mask of this
     package. With `return_lse` also the log-sum-exp [batch, heads, q_len] in f32; `return_aux` is
     torch's AuxRequest, of which max_scores is refused. `kernel_options` choose among torch's
-    kernels and are ignored. Gradients are not computed.
+    kernels and are ignored. Query, key and value have gradients, arrays that functions read have
+    none.
     """
     if not enable_gqa and len(query.shape) == len(key.shape) == 4:
         heads, kv_heads = query.shape[1], key.shape[1]
