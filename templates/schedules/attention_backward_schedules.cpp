@@ -27,13 +27,13 @@ unsigned kinds_of(const SpecTraits& of) {
                          : of.score.looks_up     ? looked_up
                                                  : scored;
   const bool fills = std::max(spec.head_dim, spec.value_dim()) % 16 == 0;
-  return mask | score | (fills ? 0U + whole : 0U) |
+  return mask | score | (fills ? widths : 0) |
          (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
 }
 
 /// Whether a row of a table with these traits is for a spec of these kinds.
 bool is_for(unsigned traits, unsigned kinds) {
-  return std::ranges::all_of(std::array{masks, scores, sequences, 0U + whole}, [&](unsigned group) {
+  return std::ranges::all_of(std::array{masks, scores, sequences, widths}, [&](unsigned group) {
     return !(traits & group) || (traits & group & kinds);
   });
 }

@@ -41,7 +41,7 @@ enum Trait : unsigned {
 };
 inline constexpr unsigned masks = full | causal | windows | scanned;
 inline constexpr unsigned scores = plain | softcapped | scored | looked_up,
-                          sequences = dense | ragged;
+                          sequences = dense | ragged, widths = whole;
 
 inline constexpr int any = any_length;  ///< columns, rows or keys
 

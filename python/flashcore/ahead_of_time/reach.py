@@ -179,11 +179,11 @@ def list_modules(
         ]
     if gradients:
         choice = BackwardChoice(spec, target)
-        for kind in choice.reachable(wanted.q_lengths, wanted.lengths):
-            # Seven products also where the compiler refuses five.
-            for either in (kind, kind._replace(adding=False)):
-                module = choice.module(either.adding)._core
-                modules.append((module, choice.schedule_lists(either), False))
+        kinds = choice.reachable(wanted.q_lengths, wanted.lengths)
+        # Where the compiler refuses five products, seven serve.
+        kinds = list(dict.fromkeys([*kinds, *(kind._replace(adding=False) for kind in kinds)]))
+        own_modules = {adding: choice.module(adding)._core for adding in {k.adding for k in kinds}}
+        modules += [(own_modules[k.adding], choice.schedule_lists(k), False) for k in kinds]
     # Modules may have programs in common.
     every = {
         (program.text, *texts): (program.name, texts, with_lse)

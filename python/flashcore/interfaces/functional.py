@@ -188,7 +188,7 @@ def attention(
     try:
         if large_scores is not False:
             large_scores = arguments.flag("large_scores", large_scores)
-        if deterministic is not True:
+        if deterministic is not True and deterministic is not False:
             deterministic = arguments.flag("deterministic", deterministic)
         if type(q) is not numpy.ndarray and is_special(q):
             return torch_seam.attention(
@@ -360,7 +360,7 @@ def sdpa(
             is_causal = arguments.flag("is_causal", is_causal)
         if enable_gqa is not True and enable_gqa is not False:
             enable_gqa = arguments.flag("enable_gqa", enable_gqa)
-        if deterministic is not True:
+        if deterministic is not True and deterministic is not False:
             deterministic = arguments.flag("deterministic", deterministic)
         corner = None if attn_mask is None else _corner(attn_mask, is_causal, query, key)
         if corner is None and type(query) is not numpy.ndarray and is_special(query):

@@ -31,8 +31,9 @@ class AttentionBackward:
         self._target = target
         self._choice = BackwardChoice(spec, target, adding)
         self._adding = adding
-        self._modules = {adding or False: self._choice.module(adding or False)}
-        self._captured = CapturedValues(self._modules[adding or False].name, spec)
+        module = self._choice.module(bool(adding))
+        self._modules = {bool(adding): module}
+        self._captured = CapturedValues(module.name, spec)
         # In the order in which `lengths` has their arrays.
         self._needs_lengths = [n for n in ("q_lens", "kv_lens") if getattr(spec, n)]
         if spec.layout == "thd":
