@@ -225,6 +225,9 @@ def test_what_has_no_derivative_is_refused_by_name():
         kernel.backward(q, q, q, q, lse, q[:, :, :7])
     with pytest.raises(fc.SpecError, match="lse"):
         kernel.backward(q, q, q, q, lse[..., :7], q)
+    wide = np.zeros((1, 2, 8, 72), DTYPES["bf16"])
+    with pytest.raises(fc.SpecError, match="the last dimension of dout is 72"):
+        kernel.backward(q, q, q, q, lse, wide)
 
 
 def test_short_and_long_sequences_have_kernels_of_their_own():

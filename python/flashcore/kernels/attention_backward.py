@@ -121,8 +121,9 @@ class AttentionBackward:
         try:
             kernels.launch(every, numbers, stream)  # most calls need no copies
         except (LayoutError, SpecError):
-            wide = {"q", "k", "v", "o", "dout", "dq", "dk", "dv"}
-            widths = [named[name].shape[-1] if name in wide else None for name in tensor_names]
+            own_widths = dict.fromkeys(("q", "k", "dq", "dk"), spec.head_dim)
+            own_widths |= dict.fromkeys(("v", "o", "dout", "dv"), spec.head_dim_v or spec.head_dim)
+            widths = [own_widths.get(name) for name in tensor_names]
             copies.launch(
                 kernels, every, numbers, stream, widths, values.arrays, spec.layout == "thd"
             )
