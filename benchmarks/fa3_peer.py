@@ -7,8 +7,12 @@ folder instead, with a library built from its sources, libfa3.so, and fa3.py, wh
     Forward(torch, library, q, k, v, out, causal)   the problem; calling it fills out
     Backward(torch, library, q, k, v, out, lse, dout, causal, deterministic)    calling it returns
                                                     dq, dk, dv
+    Packed(torch, library, q, k, v, begins, longest, causal, dout)    packed sequences, where the
+                                                    library has them: forward() returns out,
+                                                    backward() dq, dk, dv of the last forward()
 
-Tensors are [batch, heads, rows, head_dim], and lse is [batch, heads, rows] in natural logarithms.
+Tensors are [batch, heads, rows, head_dim], and lse is [batch, heads, rows] in natural logarithms;
+those of packed sequences [tokens, heads, head_dim].
 """
 
 from __future__ import annotations
@@ -57,6 +61,20 @@ class Library:
         )
         return build
 
+    @property
+    def packs(self) -> bool:
+        return hasattr(self._driver, "Packed")
+
+    def packed(
+        self, arrays: list[Any], begins: Any, longest: int, causal: bool, dout: Any
+    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """The passes of q, k and v; the backward one is of the last forward one."""
+        arrays = [x.detach() for x in arrays]
+        problem = self._driver.Packed(
+            self._torch, self._library, *arrays, begins, longest, causal, dout
+        )
+        return problem.forward, problem.backward
+
 
 class Package:
     """flash_attn_interface, of the sources of FlashAttention-3; rows come before heads."""
@@ -89,6 +107,22 @@ class Package:
             return torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
 
         return run
+
+    packs = True
+
+    def packed(
+        self, arrays: list[Any], begins: Any, longest: int, causal: bool, dout: Any
+    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        import torch
+
+        bounds = (begins, begins, longest, longest)
+
+        def forward() -> Any:
+            found = self._module.flash_attn_varlen_func(*arrays, *bounds, causal=causal)
+            return found[0] if isinstance(found, tuple) else found
+
+        out = forward()
+        return forward, lambda: torch.autograd.grad(out, arrays, dout, retain_graph=True)
 
 
 def find_fa3(torch: Any) -> Library | Package | None:

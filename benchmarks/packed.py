@@ -1,7 +1,9 @@
-"""Packed sequences of one tensor beside torch's varlen_attn, FlashAttention 2, and FlexAttention.
+"""Packed sequences of one tensor beside torch's varlen_attn, which is FlashAttention 2, and others.
 
     python benchmarks/packed.py
     python benchmarks/packed.py --flex    # and FlexAttention, which compiles for each row
+
+FlashAttention 3 is one of them where it is found (fa3_peer.py) and takes packed sequences.
 
 16384 tokens, 2048 / head_dim heads, bf16: sequences of one length, and lengths of texts, of which
 most are short and few are long. The forward pass, and the whole backward pass through autograd. A
@@ -21,13 +23,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from contest import TOLERANCE, off_by
+from fa3_peer import find_fa3
 from flex_peer import Variant, flex_run
 from gpu_timing import Run, Timer, hear_warnings, machine, require_gpu
 from options import numbers
 from report import mean_and_least
 
 TOKENS, WIDTH = 16384, 2048
-FA2, FLEX = "FlashAttention 2", "FlexAttention"
+FA2, FA3, FLEX = "FlashAttention 2", "FlashAttention 3", "FlexAttention"
 
 
 def of_texts(tokens: int) -> list[int]:
@@ -88,25 +91,48 @@ class Packed:
         return (10 if backward else 4) * self.head_dim * scores
 
 
-def contenders(torch: Any, fc: Any, case: Packed, inputs: list[Any], flex: bool) -> dict[str, Any]:
-    """Their forward passes; ours is the first."""
+@dataclass(frozen=True)
+class Passes:
+    """Of one contender: each returns what it computes."""
+
+    forward: Callable[[], Any]
+    backward: Callable[[], Any]
+
+
+def contenders(
+    torch: Any, fc: Any, fa3: Any, case: Packed, inputs: list[Any], dout: Any, flex: bool
+) -> dict[str, Passes]:
+    """Ours is the first."""
     begins = torch.tensor(
         [0, *itertools.accumulate(case.lengths)], dtype=torch.int32, device="cuda"
     )
     longest = max(case.lengths)
     own = {"cu_seqlens_q": begins, "cu_seqlens_k": begins, "max_q_len": longest}
     mask = fc.causal() if case.causal else fc.full()
-    runs = {
-        "FlashCore": lambda: fc.attention(*inputs, mask=mask, layout="thd", **own),
-        FA2: fa2_run(inputs, begins, longest, case.causal),
+
+    def through_autograd(forward: Callable[[], Any]) -> Passes:
+        out = forward()
+        return Passes(forward, lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True))
+
+    found = {
+        "FlashCore": through_autograd(
+            lambda: fc.attention(*inputs, mask=mask, layout="thd", **own)
+        ),
+        FA2: through_autograd(fa2_run(inputs, begins, longest, case.causal)),
     }
+    if takes_packed(fa3, case.head_dim):
+        found[FA3] = Passes(*fa3.packed(inputs, begins, longest, case.causal, dout))
     if flex:
-        runs[FLEX] = flex_of_packed(torch, inputs, case.lengths, case.causal)
-    return runs
+        found[FLEX] = through_autograd(flex_of_packed(torch, inputs, case.lengths, case.causal))
+    return found
+
+
+def takes_packed(fa3: Any, head_dim: int) -> bool:
+    return fa3 is not None and fa3.packs and fa3.takes("bf16", head_dim)
 
 
 def measure(
-    torch: Any, fc: Any, timer: Timer, case: Packed, flex: bool, budget_ms: float
+    torch: Any, fc: Any, fa3: Any, timer: Timer, case: Packed, flex: bool, budget_ms: float
 ) -> dict[str, dict[str, float]]:
     """By the pass and the contender, in TFLOP/s."""
     torch.manual_seed(0)
@@ -114,25 +140,20 @@ def measure(
     dout = torch.randn(case.shape, device="cuda", dtype=torch.bfloat16)
     for array in inputs:
         array.requires_grad_()
-
-    def gradients(out: Any) -> Callable[[], Any]:
-        return lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
-
-    forward = contenders(torch, fc, case, inputs, flex)
-    outputs = {name: run() for name, run in forward.items()}
-    backward = {name: gradients(out) for name, out in outputs.items()}
-    found = {name: [outputs[name].detach(), *run()] for name, run in backward.items()}
+    passes = contenders(torch, fc, fa3, case, inputs, dout, flex)
+    found = {name: [run.forward().detach(), *run.backward()] for name, run in passes.items()}
     for name, theirs in found.items():
         error = max(map(off_by, theirs, found["FlashCore"]))
         if not error < TOLERANCE["bf16"]:
             print(f"! {name}: {error:.1e} from FlashCore's output or gradients")
     speeds = {}
-    for which, runs in (("forward", forward), ("backward", backward)):
+    for which in ("forward", "backward"):
+        runs = [getattr(each, which) for each in passes.values()]
         with torch.set_grad_enabled(which == "backward"):
-            calls: list[Run] = [lambda _, run=run: run() for run in runs.values()]  # type: ignore[misc]
+            calls: list[Run] = [lambda _, run=run: run() for run in runs]  # type: ignore[misc]
             times = timer.interleaved(calls, budget_ms)
         work = case.operations(which == "backward") / 1e9
-        speeds[which] = {name: work / ms for name, ms in zip(runs, times, strict=True)}
+        speeds[which] = {name: work / ms for name, ms in zip(passes, times, strict=True)}
     return speeds
 
 
@@ -153,7 +174,12 @@ def main() -> None:
 
     fc.set_compile_mode("eager")  # no kernel for other lengths serves meanwhile
     warnings, timer = hear_warnings(fc), Timer(torch)
-    peers = [FA2, FLEX] if given.flex else [FA2]
+    fa3 = find_fa3(torch)
+    peers = [
+        FA2,
+        *([FA3] if fa3 is not None and fa3.packs else []),
+        *([FLEX] if given.flex else []),
+    ]
     print(machine(torch))
     titles = ["pass", "head_dim", "mask", "sequences", "FlashCore TFLOP/s"]
     titles += [title for peer in peers for title in (peer, "ratio")]
@@ -162,11 +188,14 @@ def main() -> None:
     rows = itertools.product(given.dims, (False, True), patterns(TOKENS).items())
     for head_dim, causal, (pattern, lengths) in rows:
         case = Packed(lengths, head_dim, causal)
-        speeds = measure(torch, fc, timer, case, given.flex, given.budget_ms)
+        speeds = measure(torch, fc, fa3, timer, case, given.flex, given.budget_ms)
         for which, by_name in speeds.items():
             mine = by_name["FlashCore"]
             line = [which, head_dim, "causal" if causal else "full", pattern, f"{mine:.0f}"]
             for peer in peers:
+                if peer not in by_name:
+                    line += ["–", "–"]
+                    continue
                 ratios.setdefault(f"{which} {peer}", []).append(mine / by_name[peer])
                 line += [f"{by_name[peer]:.0f}", f"{mine / by_name[peer]:.2f}"]
             print(f"| {' | '.join(map(str, line))} |", flush=True)

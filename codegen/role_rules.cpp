@@ -149,9 +149,6 @@ void ScheduleCheck::persistence() const {
   if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma",
            "only the copy engine can load the next tile during the epilogue");
-  for (const Axis& axis : f.axes)
-    if (axis.ragged)
-      refuse(" with a ragged axis", fmt::format("a block places {} once", axis.name));
 }
 
 void ScheduleCheck::positions() const {
@@ -200,6 +197,11 @@ void ScheduleCheck::multicast() const {
     refuse(" without persistent = true",
            "both blocks of a cluster have to compute neighbouring output tiles at the same time",
            "persistent = true");
+  for (const Axis& axis : f.axes)
+    if (axis.ragged && axis.kind == AxisKind::parallel_tiles)
+      refuse(
+          " with a ragged axis",
+          fmt::format("neighbouring tiles of {} may lie in segments with other keys", axis.name));
 }
 
 /// The copy engine fills rows in front of a tensor with zeros, as it does those behind its end. What else reads

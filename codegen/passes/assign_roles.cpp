@@ -56,9 +56,7 @@ class RoleAssignment {
       const bool constant = op.code == OpCode::convert && constant_of(f_, op.operands[0]);
       return op.code == OpCode::scan_tiles || op.code == OpCode::segment || constant;
     });
-    const bool placed = std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)) ||
-                        std::ranges::any_of(in_front_, has_code(f_, OpCode::segment));
-    if (schedule_.persistent && placed)
+    if (schedule_.persistent && std::ranges::any_of(in_front_, has_code(f_, OpCode::scan_tiles)))
       throw ScheduleError({fmt::format("persistent = true for {}", f_.name),
                            "a block scans only once for tiles with visible keys",
                            "persistent = false"});

@@ -20,6 +20,22 @@
 // producer hands them in another ring, as the divisions by which a number becomes positions would
 // keep the consumers from their first product. Blocks of a cluster that share loads are numbered
 // together; the producer of the first of them takes the number, and hands it to all.
+//
+// What depends on where a tile lies and stands in front of the roles, the segments of ragged axes, each
+// role does anew for each of its tiles. Of segments that lie one behind the other, as packed sequences
+// do, the tiles of all have numbers together, and `find_segment` says which one's tile it is:
+//
+//   %0 = index batch                              tile_loop to %block_count dynamic {
+//   %1 = load starts[%0]                            %rest, %head = divide %tile, %heads
+//   %2 = load starts[%0 + 1]                 ->     %batch, %rows_tile = find_segment starts[], %rest, ...
+//   segment %1, %2 along rows                       enter %rows_tile along rows
+//   role producer {                                 enter %batch along batch
+//     ...                                           %3 = load starts[%batch]
+//                                                   ...
+//                                                   segment %3, %4 along rows
+//
+// A number too many stands for a tile behind the end of its segment, of which nothing is stored; such a
+// tile has no keys.
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -28,6 +44,7 @@
 
 #include "codegen/passes/passes.h"
 #include "codegen/passes/rewrite.h"
+#include "codegen/passes/tile_segments.h"
 
 namespace flashcore {
 namespace {
@@ -52,7 +69,10 @@ using Position = std::vector<ValueId>;
 class TileScheduling {
  public:
   TileScheduling(Function& f, const PassContext& context)
-      : f_(f), schedule_(context.schedule), target_(context.target) {
+      : f_(f),
+        schedule_(context.schedule),
+        target_(context.target),
+        segments_(f, first_axis_of(f, AxisKind::parallel_tiles)) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) {
       if (f.axes[i].kind == AxisKind::parallel_tiles && !f.axes[i].alias_of)
         tiled_.push_back(AxisId(i));
@@ -64,7 +84,10 @@ class TileScheduling {
   void run() {
     number_blocks();
     if (schedule_.positions_per_block > 1) walk_positions(last_axis_of(f_, AxisKind::parallel));
-    if (schedule_.persistent) share_out_tiles();
+    if (!schedule_.persistent) return;
+    std::erase(positions_, segments_.counted_by());
+    segments_.take_placing_ops();
+    share_out_tiles();
   }
 
  private:
@@ -87,7 +110,10 @@ class TileScheduling {
         return {TileScheduler::consecutive,
                 {begin, end},
                 f_[axis].name,
-                [&](Builder& b, ValueId position) { go_to(b, axis, position); }};
+                [&](Builder& b, ValueId position) {
+                  go_to(b, axis, position);
+                  return Entered{position, OpCopier(f_)};
+                }};
       });
   }
 
@@ -101,29 +127,47 @@ class TileScheduling {
         numbers.of_cluster = add_channel("cluster_numbers", 1, 1);
         f_[numbers.of_cluster].blocks = schedule_.multicast_blocks;
       }
-      positions = add_channel("tile_positions", f_.grid.size());
+      positions = add_channel("tile_positions", f_.grid.size() + segments_.loaded().size());
     }
     for (OpId role : roles_of(f_)) {
       const bool fills = holds(f_, f_[role].body, OpCode::issue);
       put_loop_around(role, [&](Builder& around) -> TileLoop {
-        const ValueId count =
-            named(count_of_all(around, f_.grid), in_clusters() ? "cluster_count" : "block_count");
+        const ValueId count = named(count_of_all(around, numbered_axes()),
+                                    in_clusters() ? "cluster_count" : "block_count");
         const bool divides = fills || !is_dynamic();  // a tile's number into its position
         const Groups groups = divides && grouped ? plan_groups(around) : Groups{};
-        const auto enter = [=, this](Builder& b, ValueId tile) {
-          const Position position = !divides  ? receive_position(b, positions)
-                                    : grouped ? in_cluster(b, position_in_groups(b, tile, groups))
-                                              : in_cluster(b, position_of(b, tile, f_.grid));
-          for (std::size_t i = 0; i < position.size(); ++i) go_to(b, f_.grid[i], position[i]);
-          if (divides && positions) hand_on(b, positions, position);
+        const auto numbered_position = [=, this](Builder& b, ValueId tile) {
+          return in_cluster(b, grouped ? position_in_groups(b, tile, groups)
+                                       : position_of(b, tile, numbered_axes()));
+        };
+        const bool claims = fills && is_dynamic() && !in_clusters();
+        const auto enter = [=, this](Builder& b, ValueId tile) -> Entered {
+          if (!divides) {
+            Position loaded = receive_position(b, positions);
+            const Position position(loaded.begin(), loaded.begin() + grid_rank());
+            loaded.erase(loaded.begin(), loaded.begin() + grid_rank());
+            enter_tile(b, position);
+            return {tile, segments_.place(b, loaded)};
+          }
+          Position position;
+          if (segments_.counted_by() && claims)
+            std::tie(tile, position) = skip_missing(b, tile, count, numbered_position);
+          else
+            position = in_segment(b, numbered_position(b, tile)).position;
+          enter_tile(b, position);
+          const OpCopier placed = segments_.place(b);
+          for (ValueId value : segments_.loaded()) position.push_back(placed.renamed(value));
+          if (positions) hand_on(b, positions, position);
+          return {tile, placed};
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
         // The role that fills rings draws the number and hands it on, the others get it.
         const auto next = [=, this](Builder& b, ValueId tile) {
           const BufferId from = fills ? numbers.of_cluster : numbers.of_block;
           if (fills && from) claim_for_cluster(b, tile, count, from);
-          const ValueId number =
-              from ? b.make({.code = OpCode::wait, .buffer = from}, scalar) : claim(b, tile, count);
+          const ValueId number = from ? b.make({.code = OpCode::wait, .buffer = from}, scalar)
+                                 : segments_.counted_by() ? claim_if_left(b, tile, count)
+                                                          : claim(b, tile, count);
           if (fills) hand_on(b, numbers.of_block, {number});
           return named(number, "next_tile");
         };
@@ -136,12 +180,18 @@ class TileScheduling {
     return schedule_.tile_scheduler == PersistentScheduler::dynamic;
   }
 
+  /// The number of the tile that a block is at, and what takes the place of what was computed in front of
+  /// the roles.
+  struct Entered {
+    ValueId tile;
+    OpCopier placed;
+  };
+
   struct TileLoop {
     TileScheduler scheduler;
     std::vector<ValueId> bounds;
-    std::string name;  ///< of a tile's number
-    /// Has the block be at a tile.
-    std::function<void(Builder&, ValueId)> enter;
+    std::string name;                                 ///< of a tile's number
+    std::function<Entered(Builder&, ValueId)> enter;  ///< has the block be at a tile
     /// The number behind that of a tile, if the region yields it.
     std::function<ValueId(Builder&, ValueId)> next = {};
   };
@@ -160,12 +210,21 @@ class TileScheduling {
                    .body = inside.block(),
                    .bounds = static_cast<int>(loop.bounds.size()),
                    .scheduler = loop.scheduler});
-    loop.enter(inside, tile);
+    const Entered at = loop.enter(inside, tile);
     for (OpId id : work) inside.place(id);
+    segments_.rename_in(inside.block(), at.placed);
     Op yield{.code = OpCode::yield};
-    if (loop.next) yield.operands = {loop.next(inside, tile)};
+    if (loop.next) yield.operands = {loop.next(inside, at.tile)};
     inside.append(std::move(yield));
     if (ends_region) around.append({.code = OpCode::yield});
+  }
+
+  [[nodiscard]] std::ptrdiff_t grid_rank() const {
+    return static_cast<std::ptrdiff_t>(f_.grid.size());
+  }
+
+  void enter_tile(Builder& b, const Position& position) {
+    for (std::size_t i = 0; i < f_.grid.size(); ++i) go_to(b, f_.grid[i], position[i]);
   }
 
   // What the producer hands to the consumers.
@@ -194,6 +253,60 @@ class TileScheduling {
     return b.make({.code = OpCode::claim_tile, .operands = {tile, end}}, scalar);
   }
 
+  /// None is claimed behind the last: all blocks together claim as many as there are.
+  ValueId claim_if_left(Builder& b, ValueId tile, ValueId count) {
+    return build_if(
+        b, b.elementwise(OpCode::lt, {tile, count}),
+        [&](Builder& left) -> std::vector<ValueId> { return {claim(left, tile, count)}; },
+        [&](Builder&) -> std::vector<ValueId> { return {tile}; })[0];
+  }
+
+  /// The first number from that of a tile on, as the block claims them, that stands for a tile that exists,
+  /// and where that lies. Behind so many claims consumers begin and end a tile that does not.
+  std::pair<ValueId, Position> skip_missing(
+      Builder& b, ValueId tile, ValueId count,
+      const std::function<Position(Builder&, ValueId)>& numbered_position) {
+    constexpr int most_claims = 8;
+    const TileType condition{DType::i1, {}};
+    const BlockId body = f_.add_block();
+    const ValueId claims = f_.add_argument(body, scalar, "claims");
+    Op loop{.code = OpCode::loop,
+            .operands = {b.integer(0), b.integer(most_claims), tile, b.constant(1, DType::i1)},
+            .body = body,
+            .bounds = 2};
+    std::vector<TileType> types{scalar, condition};
+    std::vector<ValueId> carried{f_.add_argument(body, scalar, "claimed"),
+                                 f_.add_argument(body, condition, "missing")};
+    for (const AxisId axis : f_.grid) {
+      loop.operands.push_back(b.integer(0));
+      types.push_back(scalar);
+      carried.push_back(f_.add_argument(body, scalar, f_[axis].name + "_found"));
+    }
+    Builder in(f_, body);
+    const auto look = [&](Builder& again) {
+      const ValueId first = again.elementwise(OpCode::eq, {claims, again.integer(0)});
+      const ValueId number = build_if(
+          again, first, [&](Builder&) -> std::vector<ValueId> { return {carried[0]}; },
+          [&](Builder& other) -> std::vector<ValueId> {
+            return {claim(other, carried[0], count)};
+          })[0];
+      const ValueId left = again.elementwise(OpCode::lt, {number, count});
+      Position numbered = numbered_position(again, number);
+      // A number behind all others would be that of a tile of a head that does not exist.
+      ValueId& rows = numbered[place_of_rows()];
+      rows = again.where(left, rows, segments_.count(again));
+      const Found found = in_segment(again, numbered);
+      const ValueId missing = again.elementwise(OpCode::logical_not, {found.exists});
+      std::vector<ValueId> next{number, again.elementwise(OpCode::logical_and, {left, missing})};
+      next.insert(next.end(), found.position.begin(), found.position.end());
+      return next;
+    };
+    in.append({.code = OpCode::yield,
+               .operands = build_if(in, carried[1], look, [&](Builder&) { return carried; })});
+    const std::vector<ValueId> results = f_[b.append(std::move(loop), types)].results;
+    return {results[0], Position(results.begin() + 2, results.end())};
+  }
+
   /// The producer of the cluster's first block claims the next tile, and hands its number to the
   /// producers of both blocks.
   void claim_for_cluster(Builder& b, ValueId tile, ValueId end, BufferId numbers) {
@@ -210,14 +323,48 @@ class TileScheduling {
     b.append({.code = OpCode::enter, .operands = {at}, .axis = axis});
   }
 
-  /// The position of a tile, as the producer has handed it on.
+  /// The position of a tile and what was loaded of it, as the producer has handed it on.
   Position receive_position(Builder& b, BufferId channel) {
-    const OpId wait = b.append({.code = OpCode::wait, .buffer = channel},
-                               std::vector<TileType>(f_.grid.size(), scalar));
+    const OpId wait =
+        b.append({.code = OpCode::wait, .buffer = channel},
+                 std::vector<TileType>(f_.grid.size() + segments_.loaded().size(), scalar));
     return f_[wait].results;
   }
 
   // Which tile a number stands for.
+
+  /// The axes along which tiles have numbers: those of the grid, but the one that counts segments whose
+  /// tiles have numbers together.
+  [[nodiscard]] std::vector<AxisId> numbered_axes() const {
+    std::vector<AxisId> axes = f_.grid;
+    std::erase(axes, segments_.counted_by());
+    return axes;
+  }
+
+  /// Which of the numbered axes is that of the rows.
+  [[nodiscard]] std::size_t place_of_rows() const {
+    const std::vector<AxisId> axes = numbered_axes();
+    return static_cast<std::size_t>(std::ranges::find(axes, tiled_.front()) - axes.begin());
+  }
+
+  struct Found {
+    Position position;  ///< along the axes of the grid
+    ValueId exists;     ///< of successive segments: whether there is such a tile
+  };
+
+  /// Where the tile at a position along the numbered axes lies.
+  Found in_segment(Builder& b, const Position& numbered) {
+    if (!segments_.counted_by()) return {numbered, {}};
+    const std::vector<ValueId> found = segments_.find(b, numbered[place_of_rows()]);
+    Position position;
+    auto next = numbered.begin();
+    for (const AxisId axis : f_.grid) {
+      const bool segment = axis == segments_.counted_by();
+      const ValueId own = segment ? found[0] : *next++;
+      position.push_back(axis == tiled_.front() ? found[1] : own);
+    }
+    return {position, found[2]};
+  }
 
   /// The position along each of some axes of the tile that has this number among all along them.
   Position position_of(Builder& b, ValueId rest, const std::vector<AxisId>& axes) {
@@ -225,7 +372,8 @@ class TileScheduling {
     for (std::size_t i = 0; i < axes.size(); ++i) {
       ValueId at = rest;
       if (i + 1 < axes.size()) std::tie(rest, at) = divide(b, rest, count(b, axes[i]));
-      if (f_[axes[i]].descending) at = b.sub(b.sub(count(b, axes[i]), b.integer(1)), at);
+      if (f_[axes[i]].descending && !segments_.counts_tiles_of(axes[i]))
+        at = b.sub(b.sub(count(b, axes[i]), b.integer(1)), at);
       position.push_back(at);
     }
     return position;
@@ -256,7 +404,7 @@ class TileScheduling {
         static_cast<int>(std::bit_floor(static_cast<unsigned>(target_.l2_bytes)) / 2);
     ValueId bytes;
     for (const auto& [axis, each] : looped_) {
-      const ValueId length = b.max(b.integer(1), b.extent(axis));
+      const ValueId length = b.max(b.integer(1), length_of_dimension(b, axis));
       const ValueId all = b.mul(length, b.integer(each));
       bytes = bytes ? b.add(bytes, all) : all;
     }
@@ -339,6 +487,7 @@ class TileScheduling {
   /// How many blocks lie along an axis, or clusters of blocks that share loads.
   ValueId count(Builder& b, AxisId axis) {
     if (f_[axis].kind != AxisKind::parallel_tiles) return b.extent(axis);
+    if (segments_.counts_tiles_of(axis)) return segments_.count(b);
     const ValueId tiles = b.tile_count(axis);
     const int blocks = axis == tiled_.front() ? schedule_.multicast_blocks : 1;
     return blocks == 1 ? tiles : parts(b, tiles, b.integer(blocks));
@@ -355,6 +504,7 @@ class TileScheduling {
   const Target& target_;
   std::vector<AxisId> tiled_, positions_;
   std::vector<std::pair<AxisId, int>> looped_;  ///< axes of loops, and bytes read an element
+  TileSegments segments_;
 };
 
 }  // namespace

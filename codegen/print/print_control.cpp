@@ -70,7 +70,8 @@ void KernelPrinter::print_loop(const Op& loop) {
         std::ranges::any_of(loop.results, [&](ValueId v) { return !f_[v].type.is_scalar(); });
     const bool fills =
         std::ranges::any_of(f_[loop.body].ops, [&](OpId id) { return is_bulk_copy(f_[id]); });
-    if ((!loop.axis && carries_tiles) || fills) out_.line("#pragma unroll 1");
+    const bool claims = holds(f_, loop.body, OpCode::claim_tile);
+    if ((!loop.axis && carries_tiles) || fills || claims) out_.line("#pragma unroll 1");
     scopes.push_back(out_.block("for (int {} = {}; {}; {}{})", name,
                                 loop.descending ? end + " - 1" : begin, goes_on,
                                 loop.descending ? "--" : "++", name));

@@ -72,6 +72,24 @@ void KernelPrinter::print_divide(const Op& op) {
   print(quotient, '/');
 }
 
+void KernelPrinter::print_find_segment(const Op& op) {
+  const Axis& axis = f_[op.axis];
+  std::string position;
+  for (std::size_t i = 0; i < 2; ++i) {
+    storage_[op.results[i].index] = names_.unique(f_[op.results[i]].name);
+    append(position, ", ", storage_[op.results[i].index]);
+  }
+  out_.line("int {};", position);
+  const std::string call =
+      fmt::format("fc::find_segment<{}, {}>({}, {}, {}, {})", axis.tile, axis.descending,
+                  source_pointer(op), scalar(op.operands[1]), scalar(op.operands[0]), position);
+  const ValueId exists = op.results[2];
+  if (uses_[exists.index] > 0)
+    storage_[exists.index] = constant("bool", "exists", call);
+  else
+    out_.line("{};", call);
+}
+
 // ---- blocks that add to the same elements in order
 
 void KernelPrinter::print_turn(const Op& op) {

@@ -27,7 +27,8 @@ bool stores_by_quads(const Function& f, const Schedule& schedule, const Op& op) 
 }  // namespace
 
 /// Where the block's part of a ragged axis begins and how long it is: cut to the dimension, since
-/// nobody has checked the numbers. A block beyond the part leaves, all threads together.
+/// nobody has checked the numbers. A block beyond the part leaves, all threads together, unless it has
+/// other tiles.
 void KernelPrinter::print_segment(const Op& op) {
   const Axis& axis = f_[op.axis];
   const std::string dimension = fields_.extent(axis.extent);
@@ -43,7 +44,7 @@ void KernelPrinter::print_segment(const Op& op) {
     segment.length = constant("int", axis.name + "_length",
                               fmt::format("{} - {}", cut(1, segment.first), segment.first));
   }
-  if (axis.kind == AxisKind::parallel_tiles)
+  if (axis.kind == AxisKind::parallel_tiles && !role_)
     out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
 }
 
@@ -235,7 +236,10 @@ void KernelPrinter::prepare_sources(BlockId block) {
     if (op.coordinates.empty() || is_bulk_copy(op)) return;
     for (const Coordinate& c : op.coordinates) {
       if (!c.value || is_computed(f_, c)) continue;
-      if (!is_source(f_, c.value) && storage_[c.value.index].empty()) return;
+      const Op* source = definition_as(f_, c.value, OpCode::index);
+      const bool known = source ? begins_.contains(f_.origin(source->axis).index)
+                                : is_source(f_, c.value) || !storage_[c.value.index].empty();
+      if (!known) return;  // a tile of the region says where that is
     }
     source_pointer(op);
   });

@@ -32,7 +32,7 @@ class Verifier {
     verify_declarations(f_);
     block(f_.body, no_code);
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].ragged && !placed_.contains(f_.origin(AxisId(i))))
+      if (f_.axes[i].ragged && !segment_depends_.contains(f_.origin(AxisId(i))))
         throw SpecError({fmt::format("axis {} is ragged and has no segment", f_.axes[i].name),
                          "a block does not know which segment of the dimension it covers",
                          "set its segment at the top of the program",
@@ -129,7 +129,7 @@ class Verifier {
     };
     if (op.code == OpCode::segment) {
       if (f_[op.axis].alias_of) another_name(op.axis, "segment");
-      if (works_)
+      if (works_ && !in_tile_loop_)
         fail("a segment stands above everything that is not a scalar",
              "move it up, behind the scalars that it needs");
       if (!placed_.insert(op.axis).second)
@@ -139,7 +139,7 @@ class Verifier {
         from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
       return;
     }
-    if (op.axis) placed(op.axis);
+    if (op.axis && op.code != OpCode::enter && op.code != OpCode::find_segment) placed(op.axis);
     for (const Coordinate& c : op.coordinates)
       if (c.axis) placed(c.axis);
     if (op.code == OpCode::wait_for_kernels || op.code == OpCode::launch_dependents) return;
@@ -259,9 +259,14 @@ class Verifier {
     if (arguments.size() != 1 || !(f_[arguments[0]].type == number))
       fail("its region takes the number of a tile, an i32 scalar", "begin it with tile %t : i32");
     std::vector<bool> outside = defined_;
+    // Each role sets the segments of each of its tiles.
+    const std::set<AxisId> placed = placed_;
+    in_tile_loop_ = true;
     define(arguments[0], {});
     block(op.body, op.code);
     defined_ = std::move(outside);
+    placed_ = placed;
+    in_tile_loop_ = false;
     op_ = &f_[f_[op.body].ops.back()];
     const std::size_t next = op.scheduler == TileScheduler::dynamic ? 1 : 0;
     if (op_->operands.size() != next || (next && !(f_[op_->operands[0]].type == number)))
@@ -458,11 +463,12 @@ class Verifier {
   std::set<AxisId> loops_;
   std::set<AxisId> entered_;                 // axes at a tile that an op in front has entered
   std::map<TensorId, Accumulation> stored_;  // outputs, and how stores add to them
-  std::set<AxisId> placed_;
+  std::set<AxisId> placed_;                  // whose segment the block knows here
   std::map<AxisId, std::set<AxisId>>
-      segment_depends_;                    // the parallel axes that decide an axis's part
-  int first_warp_of_roles_ = INT_MAX;      // of the role above
-  bool works_ = false;                     // something that is not a scalar has been seen
+      segment_depends_;                // the parallel axes that decide an axis's part
+  int first_warp_of_roles_ = INT_MAX;  // of the role above
+  bool works_ = false;                 // something that is not a scalar has been seen
+  bool in_tile_loop_ = false;          // where a tile beyond its segment is computed for nothing
   std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
 };
 

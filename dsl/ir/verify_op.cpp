@@ -126,13 +126,22 @@ class OpVerifier {
         operands(op_.scheduler == TileScheduler::consecutive ? 2 : 1);
         results(0);
         break;
+      case OpCode::find_segment:
+        input();
+        if (f_[op_.tensor].dtype != DType::i32 || f_[op_.tensor].dims.size() != 1)
+          fail(fmt::format("{} is no list of i32", f_[op_.tensor].name),
+               "name the input that says where each segment begins");
+        operands(2);
+        results(3);
+        if (f_[op_.results[2]].type != TileType{DType::i1, {}})
+          fail(fmt::format("{} is {}", name(op_.results[2]), describe(f_, f_[op_.results[2]].type)),
+               "its third result is an i1 scalar");
+        numbers(2);
+        break;
       case OpCode::divide:
         operands(2);
         results(2);
-        for (ValueId result : op_.results)
-          if (f_[result].type != TileType{DType::i32, {}})
-            fail(fmt::format("{} is {}", name(result), describe(f_, f_[result].type)),
-                 "both of its results are i32 scalars");
+        numbers(2);
         break;
       case OpCode::claim_tile:
         operands(2);
@@ -247,6 +256,14 @@ class OpVerifier {
         results(1);
         result_is(infer_type(f_, op_));
     }
+  }
+
+  /// The first so many results.
+  void numbers(std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i)
+      if (f_[op_.results[i]].type != TileType{DType::i32, {}})
+        fail(fmt::format("{} is {}", name(op_.results[i]), describe(f_, f_[op_.results[i]].type)),
+             "both of its results are i32 scalars");
   }
 
   void among() const {

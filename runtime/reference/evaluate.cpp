@@ -17,6 +17,7 @@
 #include "runtime/reference/gather.h"
 #include "runtime/reference/memory.h"
 #include "runtime/reference/reference.h"
+#include "runtime/reference/segments.h"
 
 namespace flashcore {
 namespace {
@@ -81,8 +82,8 @@ class Evaluation {
     return arrays_.length(axis.extent);
   }
 
-  /// Cuts the block's part of a ragged axis to its dimension. Returns whether the block has a tile
-  /// in it.
+  /// Cuts the block's part of a ragged axis to its dimension. Returns whether the block goes on: it has
+  /// a tile in it, or may have others.
   bool place(const Op& op) {
     const Axis& axis = f_[op.axis];
     AxisState& state = axis_state(op.axis);
@@ -94,7 +95,7 @@ class Evaluation {
     state.first = bound(0, 0);
     state.length = bound(1, state.first) - state.first;
     if (options_.tiling == Tiling::whole) state.tile = std::min(state.length, longest(axis));
-    if (axis.kind == AxisKind::parallel_tiles) return state.begin() < state.length;
+    if (axis.kind == AxisKind::parallel_tiles) return numbered_ || state.begin() < state.length;
     state.count = state.tile > 0 ? (state.length + state.tile - 1) / state.tile : 0;
     return true;
   }
@@ -114,9 +115,9 @@ class Evaluation {
 
   /// One iteration a tile of all blocks: the program computes its position from its number.
   void numbered_blocks() {
-    std::int64_t count = 1;
-    for (const AxisId axis : f_.grid) count *= axes_[axis.index].count;
-    for (tile_ = 0; tile_ < count; ++tile_) cluster();
+    tile_count_ = 1;
+    for (const AxisId axis : f_.grid) tile_count_ *= axes_[axis.index].count;
+    for (tile_ = 0; tile_ < tile_count_; ++tile_) cluster();
   }
 
   /// All blocks of a cluster. None has what the others give before these have come to their end, so
@@ -266,6 +267,8 @@ class Evaluation {
       go_to(op);
     else if (op.code == OpCode::claim_tile)
       set(op, operand(op, 1));
+    else if (op.code == OpCode::find_segment)
+      find_tile(op);
     else if (op.code == OpCode::tile_is_full)
       set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)
@@ -453,11 +456,21 @@ class Evaluation {
       block(op.body);
     };
     if (op.scheduler != TileScheduler::consecutive) {
+      tile_count_ = std::max(tile_count_, integer(op, 0));
       if (tile_ < integer(op, 0)) run(tile_);  // a number may stand for several blocks
     } else {
       for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) run(tile);
     }
     axes_ = outside;
+  }
+
+  void find_tile(const Op& op) {
+    const auto [segment, tile, exists] =
+        find_segment(arrays_[op.tensor], integer(op, 1), integer(op, 0), f_[op.axis].tile,
+                     f_[op.axis].descending);
+    values_[op.results[0].index] = TileValue(1, 1, static_cast<double>(segment));
+    values_[op.results[1].index] = TileValue(1, 1, static_cast<double>(tile));
+    values_[op.results[2].index] = TileValue(1, 1, exists ? 1.0 : 0.0);
   }
 
   void go_to(const Op& op) {
@@ -519,7 +532,7 @@ class Evaluation {
   std::vector<std::vector<Found>> found_;      // by buffer: what the block's scan noted, by tile
   std::vector<std::deque<TileValue>> queues_;  // by buffer: what the producer filled, not read yet
   bool numbered_ = false;                      // blocks find out from a number where they are
-  std::int64_t tile_ = 0;                      // the number
+  std::int64_t tile_ = 0, tile_count_ = 0;     // the number, and how many there are
   int parts_ = 1, part_ = 0;                   // blocks of a cluster, and the one that runs
   bool gives_ = false;                         // it runs for what it gives the others
   std::map<std::pair<ValueId, int>, TileValue> given_;  // by part

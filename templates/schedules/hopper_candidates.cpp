@@ -52,11 +52,12 @@ Schedule large(const Traits& traits, int rows, int cols, const Schedule& orderin
   return s;
 }
 
-/// The static tile scheduler, unless the schedule has the dynamic one already, and the dynamic one with
-/// three orders of output tiles: as many heads side by side as L2 has room for; one head after the other;
-/// and, where tiles differ in length, all heads side by side, so that the longest tiles of all come first.
+/// The static tile scheduler, unless the schedule has the dynamic one already or each role would have to find
+/// the segments of its tiles, and the dynamic one with three orders of output tiles: as many heads side by
+/// side as L2 has room for; one head after the other; and, where tiles differ in length, all heads side by
+/// side, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
-  if (s.tile_scheduler != PersistentScheduler::dynamic) to.push_back(s);
+  if (s.tile_scheduler != PersistentScheduler::dynamic && !traits.ragged) to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
   // sums of a softcap with a maximum and an LSE: with as many key columns as the static scheduler has,
   // ptxas spills, and in tiles of 192 rows with fewer as well.
@@ -68,6 +69,12 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   Schedule dynamic = s;
   if (crowded) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
+  // The tiles of packed sequences, one behind the other, read the keys of few of them at a time.
+  if (traits.spec.packed()) {
+    dynamic.grid_order = GridOrder::tiles_last;
+    to.push_back(dynamic);
+    return;
+  }
   dynamic.grid_order = GridOrder::grouped;
   to.push_back(dynamic);
   // What blocks of 64 rows with divided columns read comes from L2 no faster than they compute: blocks
@@ -148,7 +155,7 @@ void add_large(const Traits& traits, std::vector<Schedule>& to) {
 void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
   constexpr int most_columns = 176;
   const Schedule* const ordering = measured_ordering(traits, "128/multicast");
-  if (ordering == nullptr || !traits.may_persist) return;
+  if (ordering == nullptr || !traits.may_persist || traits.ragged) return;
   Schedule s = large(traits, 128, most_columns, *ordering);
   s.multicast_blocks = 2;
   while (tile_bytes(traits, s) > hopper_shared_bytes) s.tiles["cols"] -= 16;
@@ -171,8 +178,8 @@ void add_small(const Traits& traits, std::vector<Schedule>& to) {
   if (traits.dv <= 128) add(128, 1, 1);
   if (traits.widest <= 128) add(64, traits.widest <= 64 ? 3 : 2, 1);
   if (traits.widest <= 64) add(128, 2, 1);
-  // Measured for masks that bound the loop.
-  if (!traits.may_persist) return;
+  // Measured for masks that bound the loop, and sequences of one length.
+  if (!traits.may_persist || traits.ragged) return;
   for (const int splits : {2, 4}) {
     add(64, 1, splits);
     if (traits.dv <= 128) add(128, 1, splits);

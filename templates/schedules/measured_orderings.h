@@ -19,7 +19,7 @@ namespace flashcore {
 ///   score    plain, softcap, softcap_with_maximum (whose exponentials exceed what f16 holds),
 ///            positions (computed from them, as ALiBi is), lookups, or loads (the copy engine brings
 ///            tiles of a dense bias or mask)
-///   lengths  open, or ragged: sequences differ in length
+///   lengths  open, or ragged: sequences differ in length, and blocks are not persistent
 /// Orderings of ragged lengths, of head dims 16 and 48, and of blocks without a producer are not
 /// measured by that script: they are those that rules gave before, which single kernels had been
 /// measured for.

@@ -205,10 +205,13 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   schedule.persistent = true;
   AttentionSpec packed = head_dim(64);
   packed.layout = TensorLayout::thd;
+  EXPECT_EQ(refused(attention_forward(packed), schedule, "sm_90a").words, "nothing was refused");
+  schedule.multicast_blocks = 2;
   EXPECT_EQ(refused(attention_forward(packed), schedule, "sm_90a").words,
-            "persistent = true with a ragged axis\n"
-            "  why: a block places rows once\n"
-            "  try: persistent = false");
+            "multicast_blocks = 2 with a ragged axis\n"
+            "  why: neighbouring tiles of rows may lie in segments with other keys\n"
+            "  try: multicast_blocks = 1");
+  schedule.multicast_blocks = 1;
   AttentionSpec checkered = head_dim(64);
   checkered.mask = chunked(40);
   EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,

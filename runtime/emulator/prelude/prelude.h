@@ -21,6 +21,7 @@
 #include "order.h"
 #include "precise_tanh.cuh"
 #include "quad.cuh"
+#include "segments.cuh"
 #include "shared_elements.h"
 #include "shared_tile.cuh"
 #include "stmatrix.h"

@@ -1,0 +1,51 @@
+// Where a block that computes several tiles finds the segments of ragged axes, and with them the tiles
+// of packed sequences.
+#pragma once
+
+#include <vector>
+
+#include "codegen/passes/copy_ops.h"
+#include "dsl/ir/builder.h"
+
+namespace flashcore {
+
+/// Segments along the first axis of parallel_tiles. They are successive where segment i begins where
+/// element i of a tensor says, and ends where the next one begins. Then the tiles of all of them have
+/// numbers together, which stand for few tiles that do not exist, however the segments differ in length.
+class TileSegments {
+ public:
+  TileSegments(ir::Function& f, ir::AxisId rows);
+
+  /// The parallel axis that counts successive segments; none where there are none.
+  [[nodiscard]] ir::AxisId counted_by() const { return counted_by_; }
+  /// Whether the tiles of all segments of an axis have numbers together.
+  [[nodiscard]] bool counts_tiles_of(ir::AxisId axis) const { return counted_by_ && axis == rows_; }
+  /// How many numbers tiles of successive segments have.
+  ir::ValueId count(ir::Builder& b) const;
+  /// Which segment has the tile of a number, which of its tiles that is, and whether there is one.
+  std::vector<ir::ValueId> find(ir::Builder& b, ir::ValueId number) const;
+
+  /// Takes from the front of the program what depends on where a block's tile lies.
+  void take_placing_ops();
+  /// Numbers that those ops load.
+  [[nodiscard]] const std::vector<ir::ValueId>& loaded() const { return loaded_; }
+  /// Does them for the tile that a builder is at: all, or what is left where another role has loaded the
+  /// numbers.
+  OpCopier place(ir::Builder& b, const std::vector<ir::ValueId>& loaded = {});
+  /// Has the ops of a block read what those of the tile make.
+  void rename_in(ir::BlockId block, const OpCopier& placed) const;
+
+ private:
+  [[nodiscard]] bool is_handed_on(const ir::Op& op) const;
+
+  ir::Function& f_;
+  ir::AxisId rows_, counted_by_;
+  ir::TensorId starts_;
+  std::vector<ir::OpId> placing_;
+  std::vector<ir::ValueId> loaded_;
+};
+
+/// The length of the dimension that the segments of an axis lie on, or else of the axis.
+ir::ValueId length_of_dimension(ir::Builder& b, ir::AxisId axis);
+
+}  // namespace flashcore

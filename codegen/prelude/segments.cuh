@@ -1,0 +1,41 @@
+// Tiles of segments that lie one behind the other, numbered without a sum over all of them.
+#pragma once
+
+#include "math.cuh"
+#include "memory.cuh"
+
+namespace fc {
+
+// Segment i of `count` begins at starts[i], and has the numbers from starts[i] / tile + i on: one for
+// each of its tiles, and at times one more. `segment`: the one that has this number. `own`: which of its
+// tiles that is, the last one first if `descending`; for a number too many the one behind its last, and
+// then the result is false.
+template <int tile, bool descending>
+FC_DEVICE bool find_segment(const int* starts, int count, int number, int& segment, int& own) {
+  const auto start = [&](int i) {
+    int at[1];
+    load_global<1>(at, starts + i);
+    return max(at[0], 0);
+  };
+  int begin = start(0);
+  segment = 0;
+  for (int behind = count; behind - segment > 1;) {
+    const int middle = (segment + behind) / 2, from = start(middle);
+    if (from / tile + middle <= number) {
+      segment = middle;
+      begin = from;
+    } else {
+      behind = middle;
+    }
+  }
+  const int tiles = max((start(segment + 1) - begin + tile - 1) / tile, 0);
+  own = number - (begin / tile + segment);
+  if (own < 0 || own >= tiles) {
+    own = tiles;
+    return false;
+  }
+  if (descending) own = tiles - 1 - own;
+  return true;
+}
+
+}  // namespace fc
