@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import os
+import random
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,12 +38,14 @@ class Case:
     head_dim: int
     backward: bool = False  # the gradients in place of the output
     packed: bool = False  # the sequences of the batch lie behind each other in one tensor
+    padded: bool = False  # keys up to lengths of their own, a quarter of `length` or more
 
     @property
     def name(self) -> str:
         kind = f"{self.kind} {self.size}" if self.size else self.kind
         shape = f"B{self.batch} H{self.heads} S{self.length} D{self.head_dim}"
-        asked = (" packed" if self.packed else "") + (" backward" if self.backward else "")
+        traits = {"packed": self.packed, "padded": self.padded, "backward": self.backward}
+        asked = "".join(f" {trait}" for trait, holds in traits.items() if holds)
         return f"{self.dtype} {shape} {kind}{asked}"
 
     @property
@@ -75,10 +78,16 @@ class Worker:
         """Mask, score and layout, as those of a spec and of attention()."""
         fc, torch = self._fc, self._torch
         own = variant(fc, torch, case.kind, case.size, case.length, case.heads).arguments
+        if case.padded:
+            own["kv_lens"] = True
         return own | {"layout": "thd"} if case.packed else own
 
     def _lengths(self, case: Case) -> dict[str, Any]:
-        """Where packed sequences begin, as kernels and attention() take it."""
+        """Where packed sequences begin, or how long padded ones are, as kernels take it."""
+        if case.padded:
+            draw = random.Random(case.length)
+            own = [draw.randint(case.length // 4, case.length) for _ in range(case.batch)]
+            return {"kv_lens": self._torch.tensor(own, dtype=self._torch.int32, device="cuda")}
         if not case.packed:
             return {}
         every = range(0, (case.batch + 1) * case.length, case.length)

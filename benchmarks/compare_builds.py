@@ -11,7 +11,7 @@ ratio to itself differs from 1 by noise, as does that of the other build. Of man
 slow by that noise alone: those below --again-below are measured once more at the end, with twice
 the rounds, and both figures are told. Outputs are compared: builds may differ by the rounding of a
 score, not by more. The tables are those of docs/performance_hopper.md: forward, small, variants,
-head_dims and backward.
+head_dims, sequences (packed and padded) and backward.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from hopper import LENGTHS, MASKS, SMALL, TOKENS, VARIANT_DIMS, VARIANT_LENGTHS,
 from options import SUSTAINED, numbers, words
 from report import mean_and_least
 
-SECTIONS = ["forward", "small", "variants", "head_dims", "backward"]
+SECTIONS = ["forward", "small", "variants", "head_dims", "sequences", "backward"]
 OTHER_DIMS = [32, 80, 96, 112, 160, 192]
 MORE_VARIANTS = [("relative_bias_causal", 0), ("dense_bias", 0), ("dense_mask", 0),
                  ("chunked", 1024), ("sinks_causal", 0)]  # fmt: skip
 BACKWARD_DIMS = [32, 64, 80, 96, 112, 128, 160, 192, 256]
 BACKWARD_KINDS = [("full", 0), ("causal", 0), ("window", 1024)]
 BACKWARD_VARIANTS = [("softcap_causal", 30), ("alibi_causal", 0), ("causal_documents", 1000)]
+SEQUENCE_KINDS = [*BACKWARD_KINDS, ("softcap_causal", 30), ("alibi_causal", 0)]
 PACKED_DIMS = [32, 64, 96, 128, 192]
 PACKED_LENGTHS = [512, *VARIANT_LENGTHS]
 
@@ -77,6 +78,11 @@ def cases_of(section: str, dims: list[int]) -> list[Case]:
     elif section == "head_dims":
         every = itertools.product(OTHER_DIMS, MASKS, [1024, 4096, 16384])
         found = [of_tokens(mask, 0, "bf16", length, dim) for dim, mask, length in every]
+    elif section == "sequences":
+        every = itertools.product(SEQUENCE_KINDS, BACKWARD_DIMS, [256, 1024, 4096])
+        lengths = [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]
+        found = [replace(case, packed=True) for case in lengths]
+        found += [replace(case, padded=True) for case in lengths]
     elif section == "backward":
         every = itertools.product(BACKWARD_KINDS, BACKWARD_DIMS, [1024, 4096, 16384])
         found = [of_tokens(*kind, "bf16", length, dim) for kind, dim, length in every]

@@ -66,6 +66,9 @@ struct ChoiceProperties {
   /// By what share a kernel of several waves takes longer under the static scheduler: multiprocessors do
   /// not compute alike, which tiles that are drawn even out.
   double static_share = 0;
+  /// Of an output tile of a persistent block whose sequences differ in length: the producer loads where
+  /// they lie, and finds the tile among those of packed ones, which takes as long again.
+  double segment_us = 0;
 };
 
 /// The head dims for which blocks and columns of keys have coefficients of their own.

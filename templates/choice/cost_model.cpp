@@ -110,6 +110,7 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
       positions_(s.positions_per_block),
       residents_(residents(traits.spec, s)),
       order_(s.grid_order),
+      takes_sequences_in_turn_(s.persistent && traits.spec.packed()),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
       end_aligned_(s.end_aligned_tiles) {
   const auto family = model.families.find(cost_family(s));
@@ -148,6 +149,9 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   block_us_ = tile_us * (1 - row_share);
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
   if (!traits.mask.is_full()) block_us_ += costs.mask_us;
+  const bool has_segments = spec.packed() || spec.kv_lens || spec.q_lens;
+  if (s.persistent && has_segments)
+    block_us_ += model.properties.segment_us * (spec.packed() ? 2 : 1);
   // The other blocks of a cluster send each block its share of their outputs: half of all outputs in a
   // cluster of two, three quarters in one of four.
   const double sent = 2 * (1 - share_of_split_);
@@ -189,7 +193,7 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) co
   load.heads = static_cast<double>(problem.batch * problem.heads);
   load.blocks = load.tiles * load.heads * blocks_per_tile_;
   load.share_of_key = 1 / static_cast<double>(std::max<std::int64_t>(problem.kv_len, 1));
-  group_heads(load);
+  group_heads(problem, load);
   const double rows = static_cast<double>(problem.q_len) * share_of_row_ / load.tiles;
   // The next query of a block is loaded while it finishes with the last one.
   load.block_us = scan_us_ + (block_us_ + rows_us_ * rows) * (positions_ + 1) / 2;
@@ -227,8 +231,12 @@ double CostedSchedule::block_us(const Load& load, double iterations, double resi
   return load.block_us + iterations * contended_us(residents);
 }
 
-/// As schedule_tiles makes its groups.
-void CostedSchedule::group_heads(Load& load) const {
+/// As schedule_tiles makes its groups. Persistent blocks go through packed sequences one after the other.
+void CostedSchedule::group_heads(const AttentionProblem& problem, Load& load) const {
+  if (takes_sequences_in_turn_) {
+    load.side_by_side = load.heads_last = static_cast<double>(problem.heads);
+    return;
+  }
   load.side_by_side = order_ == GridOrder::tiles_first ? 1 : load.heads;
   load.heads_last = load.side_by_side;
   if (order_ != GridOrder::grouped) return;

@@ -80,7 +80,7 @@ class CostedSchedule {
                                      double visible_share) const;
   /// Sets how many heads the scheduler goes through side by side, from their longest blocks on, and how
   /// many of them are left for the end.
-  void group_heads(Load& load) const;
+  void group_heads(const AttentionProblem& problem, Load& load) const;
 
   int rows_ = 1, cols_ = 1, splits_ = 1, multicast_ = 1, positions_ = 1;
   /// One through the number of rows, columns and splits of a tile: what is asked thousands of times
@@ -97,6 +97,7 @@ class CostedSchedule {
   double us_per_byte_ = 0;        ///< of the memory
   double share_of_key_head_ = 1;  ///< one through the query heads that have their keys in common
   GridOrder order_ = GridOrder::tiles_first;
+  bool takes_sequences_in_turn_ = false;
   bool is_static_ = false;    ///< the scheduler
   bool end_aligned_ = false;  ///< tiles of query rows
   double launch_us_ = 0, spread_us_ = 0, scan_us_ = 0, block_us_ = 0, tail_ = 0, static_factor_ = 1;

@@ -59,13 +59,13 @@ Schedule large(const Traits& traits, int rows, int cols, const Schedule& orderin
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   if (s.tile_scheduler != PersistentScheduler::dynamic && !traits.ragged) to.push_back(s);
   // What is read for every score leaves no registers for the number of the next tile, nor do the three
-  // sums of a softcap with a maximum and an LSE: with as many key columns as the static scheduler has,
-  // ptxas spills, and in tiles of 192 rows with fewer as well.
+  // sums of a softcap with a maximum and an LSE, or two of them beside a segment: with as many key columns
+  // as the static scheduler has, ptxas spills, and in tiles of 192 rows with fewer as well.
   const bool fits = !traits.loads || !traits.masked || s.tiles.at("rows") < 192;
   if (!s.persistent || !fits) return;
-  const bool crowded = traits.widest > 128
-                           ? traits.score.looks_up
-                           : traits.widest > 112 && traits.softcap_with_maximum && traits.spec.lse;
+  const bool crowded = traits.widest > 128 ? traits.score.looks_up
+                                           : traits.widest > 112 && traits.softcap_with_maximum &&
+                                                 (traits.spec.lse || traits.ragged);
   Schedule dynamic = s;
   if (crowded) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;

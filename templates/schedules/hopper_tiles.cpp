@@ -32,7 +32,8 @@ int columns_of_two_warpgroups(const HopperTraits& traits) {
   }
   const int both = traits.d + traits.dv;
   int cols = both > 2 * 192 ? 80 : both > 2 * 160 ? 112 : 128;
-  if (traits.softcap_with_maximum || (traits.by_position && (looked_up || traits.mask.divides())) ||
+  if (traits.softcap_with_maximum || (traits.in_sequences && !traits.masked) ||
+      (traits.by_position && (looked_up || traits.mask.divides())) ||
       (traits.score.looks_up && traits.widest < 192))
     cols -= 16;
   if ((traits.softcap_with_maximum && traits.widest > 144) ||

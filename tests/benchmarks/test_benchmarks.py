@@ -324,7 +324,7 @@ def test_every_second_problem_has_groups() -> None:
 def test_builds_are_compared_over_every_table_once() -> None:
     cases = [case for name in compare_builds.SECTIONS for case in compare_builds.cases_of(name, [])]
     names = [case.name for case in cases]
-    assert len(cases) == 72 + 10 + 40 + 36 + 138
+    assert len(cases) == 72 + 10 + 40 + 36 + 270 + 138
     assert len(set(names)) == len(names)
     assert all(case.head_dim == 128 for case in compare_builds.cases_of("forward", [128]))
 

@@ -83,15 +83,19 @@ TEST(MeasuredOrderings, AreThoseOfTheKindOfASpec) {
     }
 }
 
-TEST(MeasuredOrderings, OfRaggedSequencesAreOthers) {
+TEST(MeasuredOrderings, OfRaggedSequencesAreOthersWhereBlocksAreNotPersistent) {
   AttentionSpec spec = spec_of(64, causal());
   spec.kv_lens = true;
-  const Schedule* const found = measured_ordering(SpecTraits(spec), "128/ping_pong");
-  const std::optional<Schedule> expected = entry("128/ping_pong causal plain ragged", 64);
-  ASSERT_EQ(found != nullptr, expected.has_value());
-  if (expected) {
-    EXPECT_EQ(*found, *expected);
-  }
+  const Schedule* found = measured_ordering(SpecTraits(spec), "128/ping_pong");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(*found, *entry("128/ping_pong causal plain open", 64));
+  found = measured_ordering(SpecTraits(spec), "64/no_producer");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(*found, *entry("64/no_producer causal plain ragged", 64));
+  spec.mask = chunked(40);
+  found = measured_ordering(SpecTraits(spec), "128");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(*found, *entry("128 scan plain ragged", 64));
 }
 
 TEST(MeasuredOrderings, GoByTheWidestOfScoresAndValues) {
