@@ -122,8 +122,7 @@ class TileScheduling {
             position = numbers_.find(b, numbers_.numbered(b, tile, groups)).position;
           enter_tile(b, position);
           const OpCopier placed = segments_.place(b);
-          for (ValueId value : segments_.loaded())
-            position.push_back(placed.renamed(value));
+          for (ValueId value : segments_.loaded()) position.push_back(placed.renamed(value));
           if (positions) hand_on(b, positions, position);
           return {tile, placed};
         };
