@@ -27,8 +27,9 @@ struct HopperTraits : SpecTraits {
   /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
   bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
   bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
-  /// A persistent block would have to scan its tiles for every output tile.
-  bool may_persist = mask.bounds_loop();
+  /// A persistent block would have to scan its tiles for every output tile, as those do whose sequences have
+  /// query rows of their own number.
+  bool may_persist = mask.bounds_loop() && !spec.q_lens;
   /// Blocks scan for the tiles that they have to visit.
   bool scanned = masked && !mask.bounds_loop();
   /// A row sees some tiles of many: small tiles visit fewer keys in vain.

@@ -92,6 +92,10 @@ TEST(MeasuredOrderings, OfRaggedSequencesAreOthersWhereBlocksAreNotPersistent) {
   found = measured_ordering(SpecTraits(spec), "64/no_producer");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, *entry("64/no_producer causal plain ragged", 64));
+  spec.q_lens = true;
+  found = measured_ordering(SpecTraits(spec), "128");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(*found, *entry("128 causal plain ragged", 64));
   spec.mask = chunked(40);
   found = measured_ordering(SpecTraits(spec), "128");
   ASSERT_NE(found, nullptr);
