@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "codegen/analysis/box_positions.h"
 #include "codegen/analysis/visit.h"
@@ -149,6 +150,35 @@ void ScheduleCheck::persistence() const {
   if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma",
            "only the copy engine can load the next tile during the epilogue");
+  for (std::size_t i = 0; i < f.axes.size(); ++i)
+    if (f.axes[i].ragged && f.axes[i].kind == AxisKind::parallel_tiles && !f.axes[i].alias_of)
+      tiles_beyond_segments(AxisId(i));
+}
+
+/// Persistent blocks compute tiles behind the end of their segment, of which nothing may be stored, and whose
+/// positions may lie outside a tensor. What goes element by element along the axis ends with the segment.
+void ScheduleCheck::tiles_beyond_segments(AxisId axis) const {
+  const auto refuse_access = [&](const char* how, const Op& op) {
+    against("persistent", &Schedule::persistent, false)(
+        fmt::format(" with the ragged axis {}", f[axis].name),
+        fmt::format("a tile behind the end of its segment would {} {}", how, f[op.tensor].name));
+  };
+  const auto goes_along = [&](const Op& store) {
+    const std::vector<AxisId>& axes = f[store.operands[0]].type.axes;
+    return std::ranges::any_of(axes, [&](AxisId own) { return f.origin(own) == axis; });
+  };
+  std::set<ValueId> positions;  // numbers that follow from where the tile lies
+  for (const Op& op : f.ops) {
+    const bool in_order = op.accumulation == Accumulation::in_order;
+    if (op.code == OpCode::store && (in_order || !goes_along(op)))
+      return refuse_access("store to", op);
+    const bool is_position = op.code == OpCode::index || op.code == OpCode::tile_begin;
+    bool follows = is_position && f.origin(op.axis) == axis;
+    for_each_use(op, [&](const ValueId& v) { follows = follows || positions.contains(v); });
+    if (!follows || op.results.size() != 1 || !f[op.results[0]].type.is_scalar()) continue;
+    if (op.code == OpCode::load) return refuse_access("load from", op);
+    positions.insert(op.results[0]);
+  }
 }
 
 void ScheduleCheck::positions() const {

@@ -30,6 +30,7 @@ struct ScheduleCheck {
       end_aligned_tiles;
 
   [[nodiscard]] bool warps_fit() const;
+  void tiles_beyond_segments(ir::AxisId axis) const;
 
   /// "producer = true"
   template <class Value>

@@ -21,9 +21,10 @@
 // keep the consumers from their first product. Blocks of a cluster that share loads are numbered
 // together; the producer of the first of them takes the number, and hands it to all.
 //
-// What depends on where a tile lies and stands in front of the roles, the segments of ragged axes, each
-// role does anew for each of its tiles. Of segments that lie one behind the other, as packed sequences
-// do, the tiles of all have numbers together, and `find_segment` says which one's tile it is:
+// In front of the roles a program sets the segments of its ragged axes. Each role sets them anew for each
+// of its tiles, and computes again what else there depends on where the tile lies. Packed sequences lie one
+// behind the other: the tiles of all of them have numbers together, and `find_segment` says which
+// sequence's tile a number stands for, and which of its tiles:
 //
 //   %0 = index batch                              tile_loop to %block_count dynamic {
 //   %1 = load starts[%0]                            %rest, %head = divide %tile, %heads
@@ -34,8 +35,8 @@
 //                                                   ...
 //                                                   segment %3, %4 along rows
 //
-// A number too many stands for a tile behind the end of its segment, of which nothing is stored; such a
-// tile has no keys.
+// A number too many stands for a tile behind the end of its segment. Its loops along ragged axes visit no
+// tile, and nothing of it is stored.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -65,7 +66,7 @@ class TileScheduling {
     numbers_.order_grid();
     if (schedule_.positions_per_block > 1) walk_positions(last_axis_of(f_, AxisKind::parallel));
     if (!schedule_.persistent) return;
-    segments_.take_placing_ops();
+    segments_.take_ops();
     share_out_tiles();
   }
 
@@ -113,7 +114,7 @@ class TileScheduling {
             const TilePosition position(loaded.begin(), loaded.begin() + grid_rank());
             loaded.erase(loaded.begin(), loaded.begin() + grid_rank());
             enter_tile(b, position);
-            return {tile, segments_.place(b, loaded)};
+            return {tile, segments_.set(b, loaded)};
           }
           TilePosition position;
           if (segments_.counted_by() && claims)
@@ -121,7 +122,7 @@ class TileScheduling {
           else
             position = numbers_.find(b, numbers_.numbered(b, tile, groups)).position;
           enter_tile(b, position);
-          const OpCopier placed = segments_.place(b);
+          const OpCopier placed = segments_.set(b);
           for (ValueId value : segments_.loaded()) position.push_back(placed.renamed(value));
           if (positions) hand_on(b, positions, position);
           return {tile, placed};

@@ -63,7 +63,7 @@ std::vector<ValueId> TileSegments::find(Builder& b, ValueId tile) const {
   return f_[found].results;
 }
 
-void TileSegments::take_placing_ops() {
+void TileSegments::take_ops() {
   std::set<ValueId> known;
   std::set<AxisId> placed;
   std::erase_if(f_[f_.body].ops, [&](OpId id) {
@@ -76,7 +76,7 @@ void TileSegments::take_placing_ops() {
     known.insert(op.results.begin(), op.results.end());
     if (op.code == OpCode::segment) placed.insert(op.axis);
     if (is_handed_on(op)) loaded_.push_back(op.results[0]);
-    placing_.push_back(id);
+    segment_ops_.push_back(id);
     return true;
   });
 }
@@ -85,11 +85,11 @@ bool TileSegments::is_handed_on(const Op& op) const {
   return op.code == OpCode::load && f_[op.results[0]].type == number;
 }
 
-OpCopier TileSegments::place(Builder& b, const std::vector<ValueId>& loaded) {
+OpCopier TileSegments::set(Builder& b, const std::vector<ValueId>& loaded) {
   OpCopier placed(f_);
   for (std::size_t i = 0; i < loaded.size(); ++i) placed.rename(loaded_[i], loaded[i]);
   ValueId exists;
-  for (OpId id : placing_) {
+  for (OpId id : segment_ops_) {
     if (!loaded.empty() && is_handed_on(f_[id])) continue;
     const OpId copied = placed.copy(b, id);
     const AxisId axis = f_[copied].axis;
@@ -110,7 +110,7 @@ OpCopier TileSegments::place(Builder& b, const std::vector<ValueId>& loaded) {
 
 void TileSegments::rename_in(BlockId block, const OpCopier& placed) const {
   const Builder from_top(f_, block, 0);
-  for (OpId id : placing_)
+  for (OpId id : segment_ops_)
     for (const ValueId value : std::vector(f_[id].results))
       replace_uses_behind(from_top, value, placed.renamed(value));
 }

@@ -25,14 +25,15 @@ class TileSegments {
   /// Which segment has the tile of a number, which of its tiles that is, and whether there is one.
   std::vector<ir::ValueId> find(ir::Builder& b, ir::ValueId number) const;
 
-  /// Takes from the front of the program what depends on where a block's tile lies.
-  void take_placing_ops();
+  /// Takes from the front of the program the ops that set segments, and all that depend on where a
+  /// block's tile lies.
+  void take_ops();
   /// Numbers that those ops load.
   [[nodiscard]] const std::vector<ir::ValueId>& loaded() const { return loaded_; }
-  /// Does them for the tile that a builder is at: all, or what is left where another role has loaded the
-  /// numbers.
-  OpCopier place(ir::Builder& b, const std::vector<ir::ValueId>& loaded = {});
-  /// Has the ops of a block read what those of the tile make.
+  /// Copies these ops for the tile that a builder is at: all, or all but the loads where another role has
+  /// `loaded` their numbers.
+  OpCopier set(ir::Builder& b, const std::vector<ir::ValueId>& loaded = {});
+  /// Has the ops of a block read what such copies make.
   void rename_in(ir::BlockId block, const OpCopier& placed) const;
 
  private:
@@ -41,7 +42,7 @@ class TileSegments {
   ir::Function& f_;
   ir::AxisId rows_, counted_by_;
   ir::TensorId starts_;
-  std::vector<ir::OpId> placing_;
+  std::vector<ir::OpId> segment_ops_;
   std::vector<ir::ValueId> loaded_;
 };
 

@@ -263,7 +263,7 @@ class OpVerifier {
     for (std::size_t i = 0; i < count; ++i)
       if (f_[op_.results[i]].type != TileType{DType::i32, {}})
         fail(fmt::format("{} is {}", name(op_.results[i]), describe(f_, f_[op_.results[i]].type)),
-             "both of its results are i32 scalars");
+             "its numbers are i32 scalars");
   }
 
   void among() const {

@@ -89,6 +89,7 @@ struct SpecTraits {
   AttentionSpec spec;
   MaskTraits mask;
   ScoreTraits score;
+  bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;  ///< sequences differ in length
 };
 
 }  // namespace flashcore

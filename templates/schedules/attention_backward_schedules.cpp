@@ -27,8 +27,7 @@ unsigned kinds_of(const SpecTraits& of) {
                          : of.score.looks_up     ? looked_up
                                                  : scored;
   const bool fills = std::max(spec.head_dim, spec.value_dim()) % 16 == 0;
-  return mask | score | (fills ? widths : 0) |
-         (spec.packed() || spec.q_lens || spec.kv_lens ? ragged : dense);
+  return mask | score | (fills ? widths : 0) | (of.ragged ? ragged : dense);
 }
 
 /// Whether a row of a table with these traits is for a spec of these kinds.

@@ -203,7 +203,8 @@ void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
 
 /// Above a head_dim of 256 a thread of two warpgroups holds the outputs of 128 rows up to 352 columns.
 /// Wider ones are divided among two warpgroups with 64 rows in common, which exchange their parts of
-/// the weights; with one stage there is room for 64 keys.
+/// the weights; with one stage there is room for 64 keys. Persistent blocks of sequences that differ in
+/// length were not timed.
 void add_wide(const Traits& traits, std::vector<Schedule>& to) {
   constexpr int most_columns = 352;
   const bool divided = traits.dv > most_columns;
@@ -214,7 +215,7 @@ void add_wide(const Traits& traits, std::vector<Schedule>& to) {
     s.product_split = ProductSplit::columns;
     s.stages = 1;
   }
-  s.persistent = traits.may_persist;
+  s.persistent = traits.may_persist && !traits.ragged;
   s.peel_masks = divided;
   s.rescale_before_product = !divided || !traits.masked;
   s.staged_stores = divided || !s.persistent;

@@ -26,7 +26,6 @@ struct HopperTraits : SpecTraits {
   bool by_position = !plain && !score.softcap && !score.looks_up;
   /// Exponentials of softcapped scores span more than f16 holds, so the maximum is needed too.
   bool softcap_with_maximum = score.softcap && spec.dtype == DType::f16;
-  bool ragged = spec.packed() || spec.q_lens || spec.kv_lens;
   /// A persistent block would have to scan its tiles for every output tile, as those do whose sequences have
   /// query rows of their own number.
   bool may_persist = mask.bounds_loop() && !spec.q_lens;

@@ -55,8 +55,8 @@ struct Table {
 const Schedule* measured_ordering(const SpecTraits& traits, std::string_view family) {
   static const Table table(Json::parse(shipped_orderings()));
   const AttentionSpec& spec = traits.spec;
-  const bool ragged = (spec.packed() || spec.q_lens || spec.kv_lens) &&
-                      (!traits.mask.bounds_loop() || spec.q_lens || family == "64/no_producer");
+  const bool ragged =
+      traits.ragged && (!traits.mask.bounds_loop() || spec.q_lens || family == "64/no_producer");
   const auto found =
       table.measured.find(fmt::format("{} {} {} {}", family, kind_of_mask(traits.mask),
                                       kind_of_score(traits), ragged ? "ragged" : "open"));

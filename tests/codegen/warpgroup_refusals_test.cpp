@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/why_not.h"
+#include "templates/attention_backward.h"
 #include "tests/codegen/support/programs.h"
 #include "tests/codegen/support/refusals.h"
 
@@ -212,6 +213,10 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
             "  why: neighbouring tiles of rows may lie in segments with other keys\n"
             "  try: multicast_blocks = 1");
   schedule.multicast_blocks = 1;
+  EXPECT_EQ(refused(attention_backward_adding_keys(packed), schedule, "sm_90a").words,
+            "persistent = true with the ragged axis cols\n"
+            "  why: a tile behind the end of its segment would store to dq_sums\n"
+            "  try: persistent = false");
   AttentionSpec checkered = head_dim(64);
   checkered.mask = chunked(40);
   EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,
