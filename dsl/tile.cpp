@@ -204,6 +204,15 @@ Tile gather(const Tensor& tensor, const std::vector<Operand>& indices) {
   return {&owner, owner.ops().at(where).gather(tensor.id(), std::move(ids))};
 }
 
+Tile searchsorted(const Tensor& tensor, Operand number) {
+  require_own(tensor.owner(), tensor.owner(), "tensor", number.where);
+  ProgramBuilder& owner = *tensor.owner();
+  if (number.empty) owner_of({&number});  // refuses it
+  if (number.is_tile()) require_own(&owner, number.tile.owner(), "tile", number.where);
+  const ir::ValueId value = value_of(owner, number, DType::i32);
+  return {&owner, owner.ops().at(number.where).searchsorted(tensor.id(), value)};
+}
+
 Tile load(const Access& access) {
   return {access.owner,
           access.owner->ops().at(access.where).load(access.tensor, access.coordinates)};

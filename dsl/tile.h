@@ -173,6 +173,10 @@ Tile length(const Tensor& tensor, int dimension,
 /// i32 or i1 over the axes of the indices. Outside the tensor it is zero.
 Tile gather(const Tensor& tensor, const std::vector<Operand>& indices);
 
+/// How many elements of a list of i32, which must not decrease, are at most `number`, an i32 scalar: where
+/// each of a row of segments begins, the segment that has a position is the one before.
+Tile searchsorted(const Tensor& tensor, Operand number);
+
 /// Elements outside the tensor are zero.
 Tile load(const Access& access);
 /// Elements outside the tensor are not written. The tile's dtype is the tensor's.

@@ -31,7 +31,8 @@ AttentionChooser::AttentionChooser(const AttentionSpec& spec, const Target& targ
       in_parts_(can_attend_in_parts(spec, target)) {
   if (!can_decode(spec, target)) return;
   splits_.emplace(spec, target, model_);
-  blocks_ = splits_->reachable(1, std::numeric_limits<std::int64_t>::max());
+  const LengthRange any{1, std::numeric_limits<std::int64_t>::max()};
+  blocks_ = splits_->reachable(any, any);
   if (blocks_.size() > max_alternatives)
     throw InternalError("more ways to split keys than a choice has numbers for");
 }
@@ -64,7 +65,7 @@ std::vector<std::size_t> AttentionChooser::all_alternatives(const AttentionProbl
   const AttentionProblems problems = as_fixed_by(spec_, given);
   std::vector<std::size_t> numbers;
   if (splits_ && problems.kv_len.most >= splits_->least_keys()) {
-    for (const DecodeBlocks& blocks : splits_->reachable(problems.q_len.least, problems.q_len.most))
+    for (const DecodeBlocks& blocks : splits_->reachable(problems.batch, problems.q_len))
       numbers.push_back(
           static_cast<std::size_t>(std::ranges::find(blocks_, blocks) - blocks_.begin()));
   }

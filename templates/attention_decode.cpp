@@ -1,6 +1,7 @@
 #include "templates/attention_decode.h"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "templates/choice/decode_splits.h"
 #include "templates/decode_partials.h"
 #include "templates/decode_places.h"
+#include "templates/decode_plan.h"
 
 namespace flashcore {
 namespace {
@@ -40,6 +42,11 @@ void check_decode(const DecodeSpec& spec) {
   if (spec.page_size && !a.kv_lens)
     refuse("pages without kv_lens", "a table of pages does not say where a sequence ends",
            "kv_lens = true");
+  if (spec.balances && (!a.kv_lens || spec.rows != DecodeRows::packed || spec.combines_tiles))
+    refuse("splits that are balanced over sequences",
+           "their numbers follow from kv_lens, for packed rows "
+           "that are combined one by one",
+           "balances = false");
 }
 
 }  // namespace
@@ -49,18 +56,29 @@ Program attention_decode_split(const DecodeSpec& decode) {
   const AttentionSpec& spec = decode.attention;
   const bool packs = decode.packs_heads();
   ProgramBuilder b("attention_decode_split");
-  AttentionTensors t = declare_attention(b, spec, packs ? Heads::keys : Heads::queries);
+  AttentionTensors t =
+      declare_attention(b, spec, packs ? Heads::keys : Heads::queries,
+                        decode.balances ? Sequences::computed : Sequences::along_an_axis);
   const Axis split = b.parallel("split", Extent("splits"));
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
   const Axis rows = b.parallel_tiles("rows", packs ? t.q_len * spec.group() : t.q_len);
   const Axis cols = b.tiles("cols", KeyValueCache::longest(t, decode.page_size));
   const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
   const KeyValueCache cache(t, decode.page_size);
-  const DecodePartials partial(
-      t, [&](const char* name, const auto& dims) { return b.output(name, DType::f32, dims); });
+  const DecodePartials partial(t, decode, [&](const char* name, const auto& dims) {
+    return b.output(name, DType::f32, dims);
+  });
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
+  std::optional<PlannedSplit> planned;
+  if (decode.balances) {
+    planned = load_planned_split(t, split, rows, length(q, t.length_dim()) * spec.group());
+    t.own_sequence = planned->sequence;
+  }
   const DecodeSequence own = place_rows(t, decode, q, cache, rows);
-  const Tile begin = place_split(decode, own, split, partial.count_splits(partial.values), cols);
+  const SeenKeys visible = seen_keys(decode, own.q_len, own.kv_len);
+  const SplitShare share =
+      planned ? planned->share : equal_share(visible, split, partial.count_splits(partial.values));
+  const Tile begin = place_split(decode, own, visible, share, cols);
   declare_captured(b, captured_tensors(spec));
 
   const DecodePlaces at = places_of_rows(t, decode, own, rows);
@@ -72,8 +90,9 @@ Program attention_decode_split(const DecodeSpec& decode) {
   State start{b.fill({rows}, lowest), b.fill({rows}, 0), b.fill({rows, dv}, 0).named("out")};
   if (!spec.sink.text.empty()) {
     // The first split starts from the sink.
-    const ScoreSite site{index(t.batch), at.head, at.row, {}, own.q_len, own.kv_len};
-    const Tile sink = apply(spec.sink, site) * units.unit, first = index(split) == 0;
+    const ScoreSite site{t.sequence(), at.head, at.row, {}, own.q_len, own.kv_len};
+    const Tile sink = apply(spec.sink, site) * units.unit;
+    const Tile first = (planned ? share.skipped : index(split)) == 0;
     const Tile begun = units.products_alone ? sink / scale : sink;
     start.row_max = where(first, maximum(start.row_max, begun), lowest);
     start.row_sum = where(first, b.fill({rows}, 1), 0);
@@ -81,8 +100,7 @@ Program attention_decode_split(const DecodeSpec& decode) {
   const State last = b.loop(cols, start, [&](const State& s) {
     const Tile key = cache.load_keys(at.kv_head, cols, begin, d).named("key");
     const Tile value = cache.load_values(at.kv_head, cols, begin, dv).named("value");
-    const ScoreSite site{index(t.batch),      at.head,   at.row,
-                         index(cols) + begin, own.q_len, own.kv_len};
+    const ScoreSite site{t.sequence(), at.head, at.row, index(cols) + begin, own.q_len, own.kv_len};
     const Tile products = dot(query, transpose(key));
     const Tile scores = t.scores_at(site, products, units.scale, units.unit).named("scores");
     const Tile row_max = maximum(s.row_max, reduce_max(scores, cols)).named("new_max");
@@ -101,9 +119,13 @@ Program attention_decode_split(const DecodeSpec& decode) {
 namespace {
 
 /// One row a block, and a tile of splits after the other.
-State combine_row(ProgramBuilder& b, const DecodePartials& in, Axis row, Axis dv) {
+State combine_row(ProgramBuilder& b, const DecodePartials& in, bool planned, Axis row, Axis dv) {
   const AttentionTensors& t = in.t;
   const Axis splits = b.tiles("splits", Extent("splits"));
+  if (planned) {
+    const SplitRange own = load_split_range(t);
+    b.segment(splits, own.first, own.end);
+  }
   const auto of_split = [&](const Tensor& tensor) {
     return load(in.at(tensor, t.head, splits, row));
   };
@@ -154,14 +176,15 @@ Program attention_decode_combine(const DecodeSpec& decode) {
   const Axis row =
       decode.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());
-  const DecodePartials in(
-      t, [&](const char* name, const auto& dims) { return b.input(name, DType::f32, dims); });
+  const DecodePartials in(t, decode, [&](const char* name, const auto& dims) {
+    return b.input(name, DType::f32, dims);
+  });
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
   t.set_segments_alone(row, Heads::queries);
   const State last = decode.combines_tiles
                          ? combine_rows(b, in, most_combined_splits(spec, decode.rows), row, dv)
-                         : combine_row(b, in, row, dv);
+                         : combine_row(b, in, decode.balances, row, dv);
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) empty = empty || index(row) >= t.given_length("q_lens");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
@@ -172,7 +195,15 @@ Program attention_decode_combine(const DecodeSpec& decode) {
 
 Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   ModuleBuilder m("attention_decode");
-  m.number("splits", decode_splits_text(spec, row_tile, model));
+  if (spec.balances) {
+    const SplitCosts costs =
+        split_costs(spec.attention, {spec.rows, row_tile}, spec.page_size, model);
+    add_plan_numbers(m, spec, row_tile, costs);
+    for (const char* workspace : {"first_split", "split_keys"}) m.workspace(workspace);
+    m.kernel(attention_decode_plan(spec, costs));
+  } else {
+    m.number("splits", decode_splits_text(spec, row_tile, model));
+  }
   for (const char* workspace : {"partial", "partial_max", "partial_sum"}) m.workspace(workspace);
   if (spec.attention.packed() && spec.packs_heads())
     m.number("most_packed_rows", fmt::format("max_q_len * {}", spec.attention.group()));

@@ -2,8 +2,9 @@
 // of a long prefill: the keys of a sequence are split over blocks, and a second program combines
 // what these have found. Where rows are few, the query heads of a group are rows of one tile beside
 // the query rows, so that keys and values are read once for all of them.
-// Two programs, to be launched in this order.
+// Two programs, to be launched in this order, behind a third one where sequences differ in length.
 //
+//   attention_decode_plan     which keys of which sequence each split has
 //   attention_decode_split    the weighted values of one split of the keys, for every row
 //   attention_decode_combine  their sums over the splits
 #pragma once
@@ -33,6 +34,9 @@ struct DecodeSpec {
   /// each: for many rows, which have few splits, and packed sequences. Otherwise it has one row, and
   /// any number of them.
   bool combines_tiles = false;
+  /// A sequence has the more splits the more keys it has, and a program in front of the others says which:
+  /// for sequences of different lengths, of a spec with kv_lens whose rows are packed.
+  bool balances = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
 };
@@ -45,10 +49,14 @@ struct DecodeSpec {
 /// batch. The length `splits` is
 /// the caller's choice (decode_splits). Each split has equally many keys, a multiple of
 /// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
+///
+/// One that `balances` has partials without batch, too: the splits of one sequence follow those of the
+/// other. Inputs besides: first_split and split_keys, which attention_decode_plan (decode_plan.h) makes.
 Program attention_decode_split(const DecodeSpec& spec);
 
-/// Inputs partial, partial_max, partial_sum, and q_lens if the spec has it. Outputs o, and lse if
-/// the spec asks for it. A row that sees no key gives zeros and, without a sink, an lse of -inf.
+/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and first_split of one that balances.
+/// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an lse
+/// of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);
 
 /// A split has a multiple of so many keys: whole tiles of every shipped schedule.

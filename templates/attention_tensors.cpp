@@ -36,7 +36,7 @@ std::vector<Extent> aligned_row_dims(const AttentionTensors& t) {
 /// Where the block's sequence begins in an aligned row tensor: where it begins in q, rounded down to a chunk
 /// of 16 bytes, and one chunk further on for each sequence in front of it, so that no two overlap.
 Tile aligned_begin_of(const AttentionTensors& t, const Tile& begin) {
-  return ((begin / aligned_elements + index(t.batch)) * aligned_elements).named("aligned_begin");
+  return ((begin / aligned_elements + t.sequence()) * aligned_elements).named("aligned_begin");
 }
 
 /// Places an axis in the block's own one of packed sequences, and gives the row where this sequence begins.
@@ -44,7 +44,7 @@ Tile aligned_begin_of(const AttentionTensors& t, const Tile& begin) {
 Tile set_packed(const AttentionTensors& t, Axis axis, const char* starts, const char* longest) {
   const Tile most = longest ? t.builder->scalar(longest, DType::i32) : Tile();
   const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});
-  const Tile begin = load(at(index(t.batch))), end = load(at(index(t.batch) + 1));
+  const Tile begin = load(at(t.sequence())), end = load(at(t.sequence() + 1));
   if (longest)
     t.builder->segment(axis, begin, end, most);
   else
@@ -92,8 +92,8 @@ void refuse(const std::vector<std::string>& reasons) {
 
 }  // namespace
 
-AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,
-                                   Heads heads) {
+AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec, Heads heads,
+                                   Sequences sequences) {
   refuse(check(spec));
   AttentionTensors t;
   t.builder = &builder;
@@ -103,7 +103,7 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   t.kv_heads = spec.kv_heads ? Extent(spec.kv_heads) : t.heads;
   t.q_len = extent_or(spec.q_len, spec.packed() ? "Tq" : "Sq");
   t.kv_len = extent_or(spec.kv_len, spec.packed() ? "Tk" : "Sk");
-  t.batch = builder.parallel("batch", t.batch_size);
+  if (sequences == Sequences::along_an_axis) t.batch = builder.parallel("batch", t.batch_size);
   t.head = builder.parallel("head", heads == Heads::keys ? t.kv_heads : t.heads);
   return t;
 }
@@ -140,7 +140,7 @@ std::string aligned_rows_text(const AttentionSpec& spec) {
 }
 
 Tile AttentionTensors::given_length(const char* lengths) const {
-  return load(builder->input(lengths, DType::i32, {batch_size})(batch));
+  return load(builder->input(lengths, DType::i32, {batch_size})(at_sequence()));
 }
 
 Tile AttentionTensors::own_length(const char* lengths, const Tile& most) const {
@@ -152,11 +152,11 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
     const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
-    const Tile sequence = index(batch), next = sequence + 1;
+    const Tile own = sequence(), next = own + 1;
     // One a statement: the order of operations is that of the calls, which arguments do not have.
-    const Tile q_end = load(q(next)), q_begin = load(q(sequence));
+    const Tile q_end = load(q(next)), q_begin = load(q(own));
     builder->segment(rows, q_begin, q_end, longest);
-    const Tile k_end = load(k(next)), k_begin = load(k(sequence));
+    const Tile k_end = load(k(next)), k_begin = load(k(own));
     builder->segment(cols, k_begin, k_end);
     aligned_begin = aligned_begin_of(*this, q_begin);
   }
@@ -184,13 +184,13 @@ void AttentionTensors::set_segments_alone(Axis axis, Heads of) {
 Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const Index& rows,
                             const Index& columns) const {
   if (spec->packed()) return tensor(rows, head_index, columns);
-  if (spec->layout == TensorLayout::bshd) return tensor(batch, rows, head_index, columns);
-  return tensor(batch, head_index, rows, columns);
+  if (spec->layout == TensorLayout::bshd) return tensor(at_sequence(), rows, head_index, columns);
+  return tensor(at_sequence(), head_index, rows, columns);
 }
 
 Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
   if (spec->packed()) return tensor(head, rows);
-  return tensor(batch, head, rows);
+  return tensor(at_sequence(), head, rows);
 }
 
 Access AttentionTensors::at_aligned(const Tensor& tensor, Axis rows) const {
@@ -198,8 +198,7 @@ Access AttentionTensors::at_aligned(const Tensor& tensor, Axis rows) const {
 }
 
 ScoreSite AttentionTensors::site(Axis rows, Axis cols) const {
-  return {index(batch), index(head),        index(rows),
-          index(cols),  query_length(rows), key_length(cols)};
+  return {sequence(), index(head), index(rows), index(cols), query_length(rows), key_length(cols)};
 }
 
 Tile AttentionTensors::query_length(Axis rows) const {
@@ -273,7 +272,7 @@ SoftmaxStart AttentionTensors::start_softmax(Axis rows, Axis cols, double unit,
   const Tile nothing = builder->fill({rows}, lowest);
   if (spec->sink.text.empty()) return {nothing, builder->fill({rows}, 0)};
   const Tile sink = apply(
-      spec->sink, {index(batch), index(head), index(rows), {}, query_length(rows), length(cols)});
+      spec->sink, {sequence(), index(head), index(rows), {}, query_length(rows), length(cols)});
   const Tile start = sink * unit;
   return {maximum(nothing, divisor.owner() ? start / divisor : start), builder->fill({rows}, 1)};
 }

@@ -43,6 +43,8 @@ struct SoftmaxStart {
 
 /// Which heads a program has blocks for.
 enum class Heads { queries, keys };
+/// Whether a program has blocks for every sequence, or sets own_sequence to what it computed.
+enum class Sequences { along_an_axis, computed };
 
 /// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
 struct AttentionTensors {
@@ -50,7 +52,8 @@ struct AttentionTensors {
   const AttentionSpec* spec = nullptr;  ///< the caller's, who keeps it
   Extent batch_size, heads, kv_heads, q_len, kv_len;
   Axis batch, head;
-  Tile own_q_len;  ///< with q_lens: how much of the query there is; no value without
+  Tile own_sequence;  ///< the block's, where sequences do not lie along an axis
+  Tile own_q_len;     ///< with q_lens: how much of the query there is; no value without
   /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
   Tile own_kv_len;
   /// Of packed sequences: where the block's own begins in an aligned row tensor.
@@ -83,6 +86,12 @@ struct AttentionTensors {
   /// The same of packed sequences in a program that has rows alone, or keys alone.
   void set_segments_alone(Axis axis, Heads of);
 
+  /// The number of the block's own sequence.
+  [[nodiscard]] Tile sequence() const { return own_sequence.owner() ? own_sequence : index(batch); }
+  /// The same as an index of tensors.
+  [[nodiscard]] Index at_sequence() const {
+    return own_sequence.owner() ? Index(own_sequence) : Index(batch);
+  }
   /// Which dimension of such a tensor is its length.
   [[nodiscard]] int length_dim() const {
     return spec->packed() ? 0 : spec->layout == TensorLayout::bhsd ? 2 : 1;
@@ -125,8 +134,10 @@ struct AttentionTensors {
 /// How many rows an aligned row tensor of packed sequences has, as a module's formula.
 std::string aligned_rows_text(const AttentionSpec& spec);
 
-/// Checks the spec and declares the axes batch and head. Throws SpecError with every reason.
+/// Checks the spec and declares the axes batch, unless sequences are computed, and head. Throws SpecError
+/// with every reason.
 AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec& spec,
-                                   Heads heads = Heads::queries);
+                                   Heads heads = Heads::queries,
+                                   Sequences sequences = Sequences::along_an_axis);
 
 }  // namespace flashcore

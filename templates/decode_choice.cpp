@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "templates/decode_plan.h"
+
 namespace flashcore {
 namespace {
 
@@ -21,41 +23,51 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
       target_(target),
       model_(model ? std::move(model) : CostModel::find(target.name)),
       range_(spec_) {
-  const auto add = [&](DecodeRows rows, int row_tile, bool combines_tiles) {
-    const DecodeBlocks blocks{rows, row_tile, combines_tiles};
+  const auto add = [&](const DecodeBlocks& blocks) {
     ways_.push_back({blocks, split_costs(spec_, blocks, /*page_size=*/0, this->model())});
   };
-  for (const int tile : {16, 32, most_decode_rows}) add(DecodeRows::packed, tile, spec_.packed());
+  for (const int tile : {16, 32, most_decode_rows}) {
+    DecodeBlocks blocks{DecodeRows::packed, tile, spec_.packed()};
+    add(blocks);
+    blocks.balances = spec_.kv_lens;
+    if (blocks.balances) add(blocks);
+  }
   if (!target.wgmma) return;
   const int widest = std::max(spec_.head_dim, spec_.value_dim());
   for (const bool combines_tiles : {false, true}) {
     if (spec_.packed() && !combines_tiles) continue;
-    for (const int tile : {64, 128}) add(DecodeRows::of_head, tile, combines_tiles);
+    for (const int tile : {64, 128}) add({DecodeRows::of_head, tile, combines_tiles});
     // The query of wider heads leaves too few registers, and that of one head needs none.
     if (spec_.group() > 1 && widest <= 128)
-      add(DecodeRows::packed_in_registers, 128, combines_tiles);
+      add({DecodeRows::packed_in_registers, 128, combines_tiles});
   }
 }
 
-/// Few rows come in tiles that are packed and copied to shared memory, others by wgmma.
-bool DecodeChooser::can_have(const DecodeBlocks& blocks, std::int64_t q_len) const {
+/// Few rows come in tiles that are packed and copied to shared memory, others by wgmma. Several sequences may
+/// differ in length.
+bool DecodeChooser::can_have(const DecodeBlocks& blocks, std::int64_t q_len,
+                             std::int64_t batch) const {
   const int group = spec_.group();
   const std::int64_t rows = q_len * group;
   const bool are_copied =
       !target_.wgmma || rows <= (group > 1 ? most_decode_rows : most_decode_rows / 2);
   if (blocks.rows != DecodeRows::packed) return !are_copied;
+  if (spec_.kv_lens && blocks.balances != (batch > 1)) return false;
   return are_copied && blocks.row_tile == (rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows);
 }
 
-std::vector<DecodeBlocks> DecodeChooser::reachable(std::int64_t least_rows,
-                                                   std::int64_t most_rows) const {
+std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
+                                                   const LengthRange& q_len) const {
   // Calls of more rows than a packed tile has can have the same.
-  const std::int64_t last = std::min<std::int64_t>(most_rows, most_decode_rows + 1);
+  const std::int64_t last = std::min<std::int64_t>(q_len.most, most_decode_rows + 1);
   std::vector<DecodeBlocks> found;
   for (const Way& way : ways_) {
-    std::int64_t q_len = std::min(least_rows, last);
-    while (q_len <= last && !can_have(way.blocks, q_len)) ++q_len;
-    if (q_len <= last) found.push_back(way.blocks);
+    const auto can = [&](std::int64_t rows) {
+      return can_have(way.blocks, rows, batch.least) || can_have(way.blocks, rows, batch.most);
+    };
+    std::int64_t rows = std::min(q_len.least, last);
+    while (rows <= last && !can(rows)) ++rows;
+    if (rows <= last) found.push_back(way.blocks);
   }
   return found;
 }
@@ -66,7 +78,8 @@ void DecodeChooser::for_each_split(const AttentionProblem& problem, std::int64_t
   const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
   for (const auto& [blocks, costs] : ways_) {
     // Most calls with their keys whole end before two programs would have begun.
-    if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem.q_len)) continue;
+    if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem.q_len, problem.batch))
+      continue;
     const CostedSplits<std::int64_t> best =
         decode_splits(decode_problem(spec_, blocks, problem, keys, multiprocessors), costs);
     visit(Split{blocks, best.splits, to_microseconds(best.cost)});
@@ -151,10 +164,14 @@ Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& t
   const DecodeSpec decode{.attention = spec,
                           .page_size = page_size,
                           .rows = blocks.rows,
-                          .combines_tiles = blocks.combines_tiles};
-  return {.module = attention_decode(decode, blocks.row_tile, model),
-          .schedules = {attention_decode_split_schedules(decode, target, blocks.row_tile),
-                        attention_decode_combine_schedules(decode, target)}};
+                          .combines_tiles = blocks.combines_tiles,
+                          .balances = blocks.balances};
+  Alternative made{.module = attention_decode(decode, blocks.row_tile, model),
+                   .schedules = {attention_decode_split_schedules(decode, target, blocks.row_tile),
+                                 attention_decode_combine_schedules(decode, target)}};
+  if (decode.balances)
+    made.schedules.insert(made.schedules.begin(), attention_decode_plan_schedules(target));
+  return made;
 }
 
 }  // namespace flashcore

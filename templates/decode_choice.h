@@ -46,9 +46,9 @@ class DecodeChooser {
   /// it takes infinitely many.
   [[nodiscard]] Split fastest(const AttentionProblem& problem, std::int64_t multiprocessors,
                               double enough = infinite) const;
-  /// The blocks that calls of so many query rows can have.
-  [[nodiscard]] std::vector<DecodeBlocks> reachable(std::int64_t least_rows,
-                                                    std::int64_t most_rows) const;
+  /// The blocks that calls of so many sequences and query rows can have.
+  [[nodiscard]] std::vector<DecodeBlocks> reachable(const LengthRange& batch,
+                                                    const LengthRange& q_len) const;
 
   /// How long a call takes with its keys whole, by the prediction of `whole` or of a chooser of its
   /// own.
@@ -67,7 +67,8 @@ class DecodeChooser {
   };
 
   [[nodiscard]] const CostModel& model() const { return model_ ? *model_ : CostModel::first(); }
-  [[nodiscard]] bool can_have(const DecodeBlocks& blocks, std::int64_t q_len) const;
+  [[nodiscard]] bool can_have(const DecodeBlocks& blocks, std::int64_t q_len,
+                              std::int64_t batch) const;
   /// Whether a split may pay at all.
   [[nodiscard]] bool is_considered(const AttentionProblem& problem,
                                    std::int64_t multiprocessors) const;

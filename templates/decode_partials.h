@@ -5,21 +5,24 @@
 #include <optional>
 #include <vector>
 
+#include "templates/attention_decode.h"
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
 
-/// f32 tensors over [batch, head, split, row]; without batch where sequences are packed. `values` have
-/// columns besides.
+/// f32 tensors over [batch, head, split, row]; without batch where sequences are packed, or splits are those
+/// of all sequences. `values` have columns besides.
 struct DecodePartials {
   const AttentionTensors& t;
+  bool by_batch;
   Tensor values, maxima, sums;
 
   /// `declare` makes inputs of them, or outputs, from a name and dimensions.
   template <class Declare>
-  DecodePartials(const AttentionTensors& tensors, const Declare& declare) : t(tensors) {
+  DecodePartials(const AttentionTensors& tensors, const DecodeSpec& spec, const Declare& declare)
+      : t(tensors), by_batch(!spec.attention.packed() && !spec.balances) {
     std::vector<Extent> dims{t.heads, Extent("splits"), t.q_len};
-    if (!t.spec->packed()) dims.insert(dims.begin(), t.batch_size);
+    if (by_batch) dims.insert(dims.begin(), t.batch_size);
     std::vector<Extent> with_columns = dims;
     with_columns.emplace_back(t.spec->stored_value_dim());
     values = declare("partial", with_columns);
@@ -31,14 +34,14 @@ struct DecodePartials {
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head, const Index& split,
                           const Index& rows, std::optional<Axis> columns = {}) const {
     std::vector<Index> indices{head, split, rows};
-    if (!t.spec->packed()) indices.insert(indices.begin(), t.batch);
+    if (by_batch) indices.insert(indices.begin(), t.batch);
     if (columns) indices.emplace_back(*columns);
     return tensor.access(indices);
   }
 
   /// The number of splits, as one of the tensors has it.
   [[nodiscard]] Tile count_splits(const Tensor& tensor) const {
-    return length(tensor, t.spec->packed() ? 1 : 2);
+    return length(tensor, by_batch ? 2 : 1);
   }
 };
 

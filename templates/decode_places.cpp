@@ -12,8 +12,8 @@ namespace {
 std::pair<Tile, Tile> packed_sequence(const AttentionTensors& t, const char* starts,
                                       const Tile& most) {
   const Tensor at = t.builder->input(starts, DType::i32, {t.batch_size + 1});
-  const Tile begin = minimum(maximum(load(at(index(t.batch))), 0), most);
-  const Tile end = minimum(maximum(load(at(index(t.batch) + 1)), begin), most);
+  const Tile begin = minimum(maximum(load(at(t.sequence())), 0), most);
+  const Tile end = minimum(maximum(load(at(t.sequence() + 1)), begin), most);
   return {begin, end - begin};
 }
 
@@ -45,7 +45,7 @@ Tile KeyValueCache::load_tile(const Tensor& tensor, const Index& kv_head, Axis c
                               const Tile& begin, Axis columns) const {
   if (!page_size_) return load(t_.at(tensor, kv_head, cols, columns));
   const Tile at = index(cols) + begin;
-  const Tile page = gather(table_, {index(t_.batch), at / page_size_}).named("page");
+  const Tile page = gather(table_, {t_.sequence(), at / page_size_}).named("page");
   return load(tensor(page, at % page_size_, kv_head, columns));
 }
 
@@ -67,23 +67,29 @@ DecodeSequence place_rows(AttentionTensors& t, const DecodeSpec& decode, const T
   return own;
 }
 
-Tile place_split(const DecodeSpec& decode, const DecodeSequence& own, Axis split,
-                 const Tile& splits, Axis cols) {
+SeenKeys seen_keys(const DecodeSpec& decode, const Tile& q_len, const Tile& kv_len) {
+  const KeyRange range(decode.attention);
+  if (!range.bounded()) return {{}, kv_len, kv_len};
+  auto [first, end] = range.range(q_len, kv_len);
+  if (decode.page_size) first = first / keys_of_splits * keys_of_splits;
+  return {first, end, end - first};
+}
+
+SplitShare equal_share(const SeenKeys& visible, Axis split, const Tile& splits) {
   const Tile rounds = splits * keys_of_splits;
-  Tile first, end = own.kv_len, all = own.kv_len;
-  if (const KeyRange visible(decode.attention); visible.bounded()) {
-    std::tie(first, end) = visible.range(own.q_len, own.kv_len);
-    if (decode.page_size) first = first / keys_of_splits * keys_of_splits;
-    all = end - first;
-  }
-  const Tile share = ((all + (rounds - 1)) / rounds * keys_of_splits).named("share");
-  const Tile skipped = index(split) * share;
-  Tile begin = first.owner() ? first + skipped : skipped;
+  const Tile share = ((visible.count + (rounds - 1)) / rounds * keys_of_splits).named("share");
+  return {index(split) * share, share};
+}
+
+Tile place_split(const DecodeSpec& decode, const DecodeSequence& own, const SeenKeys& visible,
+                 const SplitShare& share, Axis cols) {
+  const Tile &first = visible.first, &end = visible.end;
+  Tile begin = first.owner() ? first + share.skipped : share.skipped;
   // Where keys lie in pages, every split begins with a whole tile, and one behind the last key ends
   // before: so a tile lies in one page if that has a whole number of tiles.
   if (!decode.page_size) begin = minimum(begin, end);
   begin = begin.named("split_begin");
-  const Tile split_end = minimum(begin + share, end);
+  const Tile split_end = minimum(begin + share.keys, end);
   ProgramBuilder& b = *cols.owner;
   if (own.k_begin.owner())
     b.segment(cols, own.k_begin + begin, own.k_begin + split_end);

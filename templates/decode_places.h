@@ -46,10 +46,24 @@ struct DecodeSequence {
 DecodeSequence place_rows(AttentionTensors& tensors, const DecodeSpec& spec, const Tensor& q,
                           const KeyValueCache& cache, Axis rows);
 
-/// Places `cols` in the block's split: equal shares of the keys that some row sees, in which only the
-/// last key's tile is not full. Returns the first key of the split.
-Tile place_split(const DecodeSpec& spec, const DecodeSequence& sequence, Axis split,
-                 const Tile& splits, Axis cols);
+/// Of a sequence's keys, those that some row sees.
+struct SeenKeys {
+  Tile first;  ///< no value where that is the first of all
+  Tile end, count;
+};
+SeenKeys seen_keys(const DecodeSpec& spec, const Tile& q_len, const Tile& kv_len);
+
+/// Which of these keys a split has: so many behind the first ones, whole tiles of them.
+struct SplitShare {
+  Tile skipped, keys;
+};
+/// Equal shares of each sequence's keys.
+SplitShare equal_share(const SeenKeys& visible, Axis split, const Tile& splits);
+
+/// Places `cols` in a split, in which only the last key's tile is not full. Returns the first key of the
+/// split.
+Tile place_split(const DecodeSpec& spec, const DecodeSequence& sequence, const SeenKeys& visible,
+                 const SplitShare& share, Axis cols);
 
 /// What the rows of a block's tiles are: one head's query rows, or those of all heads of a group.
 struct DecodePlaces {

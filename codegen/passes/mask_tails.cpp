@@ -122,9 +122,12 @@ void mask_axis(Function& f, BlockId block, AxisId axis) {
       NeutralAnalysis analysis(f, axis, NeutralAnalysis::Positions::beyond_axis);
       if (analysis.evaluate(value).is(*neutral) || meets_zeros(f, f[id], k, axis)) continue;
       // A product's operand stays a cast, which is what packs it into registers. What is cast in front
-      // of a transpose is masked there, for all that read it, and so is what a mask is there for.
+      // of a transpose is masked there, for all that read it, and so is what a mask is there for. No whole
+      // number is infinite.
       const Op* turned = turned_cast(f, block, value);
       const Op* cast = turned ? turned : definition_as(f, value, OpCode::cast);
+      if (cast && f[cast->operands[0]].type.dtype == DType::i32 && std::isinf(*neutral))
+        cast = nullptr;
       const ValueId old = cast ? cast->results[0] : value,
                     source = cast ? cast->operands[0] : value;
       const bool early = turned || (!cast && is_mask(f, value, *neutral));

@@ -1,4 +1,5 @@
-// Tiles of segments that lie one behind the other, numbered without a sum over all of them.
+// Which segment of many a number belongs to; and tiles of segments that lie one behind the other, numbered
+// without a sum over all of them.
 #pragma once
 
 #include "math.cuh"
@@ -36,6 +37,21 @@ FC_DEVICE bool find_segment(const int* starts, int count, int number, int& segme
   }
   if (descending) own = tiles - 1 - own;
   return true;
+}
+
+// How many of `count` numbers, which do not decrease, are at most `number`.
+FC_DEVICE int searchsorted(const int* numbers, int count, int number) {
+  int found = 0;
+  for (int behind = count; behind > found;) {
+    const int middle = (found + behind) / 2;
+    int at[1];
+    load_global<1>(at, numbers + middle);
+    if (at[0] <= number)
+      found = middle + 1;
+    else
+      behind = middle;
+  }
+  return found;
 }
 
 }  // namespace fc

@@ -117,6 +117,7 @@ void KernelPrinter::print_op(const Op& op) {
       {dot, &Self::print_dot},
       {enter, &Self::print_enter},
       {find_segment, &Self::print_find_segment},
+      {searchsorted, &Self::print_searchsorted},
       {if_, &Self::print_if},
       {in_place, &Self::print_in_place},
       {init_mbarriers, &Self::print_ring_barriers},

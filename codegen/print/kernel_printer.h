@@ -104,7 +104,8 @@ class KernelPrinter {
 
   // print_tiles.cpp: the tiles of a block, and the turns of blocks
   [[nodiscard]] std::string in_clusters(const char* of_blocks) const;
-  Print print_turn, print_tile_loop, print_draw, print_divide, print_find_segment;
+  Print print_turn, print_tile_loop, print_draw, print_divide, print_find_segment,
+      print_searchsorted;
 
   // print_control.cpp: loops, and regions behind a condition
   Print print_if, print_enter, print_vote, print_bound, print_loop, print_yield;

@@ -90,6 +90,13 @@ void KernelPrinter::print_find_segment(const Op& op) {
     out_.line("{};", call);
 }
 
+void KernelPrinter::print_searchsorted(const Op& op) {
+  const ValueId found = op.results[0];
+  storage_[found.index] = constant("int", f_[found].name,
+                                   fmt::format("fc::searchsorted({}, {}, {})", source_pointer(op),
+                                               scalar(op.operands[1]), scalar(op.operands[0])));
+}
+
 // ---- blocks that add to the same elements in order
 
 void KernelPrinter::print_turn(const Op& op) {

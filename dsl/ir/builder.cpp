@@ -125,6 +125,12 @@ ValueId Builder::load(TensorId tensor, std::vector<Coordinate> coordinates) {
   return append_inferred(std::move(op));
 }
 
+ValueId Builder::searchsorted(TensorId tensor, ValueId number) {
+  const ValueId count = dimension(tensor, 0);
+  return append_inferred(
+      {.code = OpCode::searchsorted, .operands = {number, count}, .tensor = tensor});
+}
+
 void Builder::segment(AxisId axis, ValueId begin, ValueId end) {
   append({.code = OpCode::segment, .operands = {begin, end}, .axis = axis}, {});
 }

@@ -56,6 +56,7 @@ class Builder {
   ValueId dot(ValueId a, ValueId b, ValueId accumulator = {},
               OperandRounding rounding = OperandRounding::none);
   ValueId load(TensorId tensor, std::vector<Coordinate> coordinates);
+  ValueId searchsorted(TensorId tensor, ValueId number);
   void segment(AxisId axis, ValueId begin, ValueId end);
   void store(TensorId tensor, std::vector<Coordinate> coordinates, ValueId value,
              Accumulation accumulation = Accumulation::none, TensorId turns = {});

@@ -83,7 +83,8 @@ struct Op {
 
   AxisId
       axis;  ///< loop, enter, scan_tiles, reductions, index, extent, tile_begin, tile_count, segment, find_segment
-  TensorId tensor;  ///< load, store, issue, gather, find_segment, wait_turn, release_turn
+  TensorId
+      tensor;  ///< load, store, issue, gather, find_segment, searchsorted, wait_turn, release_turn
   std::uint8_t wraps =
       0;                  ///< gather: a bit a dimension, where a negative index counts from the end
   bool inside = false;    ///< gather: no index is outside the tensor, or needs to wrap

@@ -225,6 +225,18 @@ TileType infer_type(const Function& f, const Op& op) {
   if (op.code == OpCode::transpose) return transpose_type(rule);
   if (op.code == OpCode::dot) return dot_type(rule);
   if (op.code == OpCode::load) return {f[op.tensor].dtype, accessed_axes(f, op)};
+  if (op.code == OpCode::searchsorted) {
+    const Tensor& tensor = f[op.tensor];
+    if (tensor.dtype != DType::i32 || tensor.dims.size() != 1)
+      rule.refuse(fmt::format("searchsorted in {}", tensor.name), "it searches a list of i32",
+                  "an input of dtype i32 with one dimension");
+    rule.takes(2);
+    for (std::size_t i = 0; i < 2; ++i)
+      if (rule.type(i) != TileType{DType::i32, {}})
+        rule.refuse(fmt::format("searchsorted of {}", rule.text(i)), "it takes i32 scalars",
+                    "search for one number");
+    return {DType::i32, {}};
+  }
   if (op.code == OpCode::all_lanes) {
     rule.takes(1);
     if (rule.type(0).dtype != DType::i1)

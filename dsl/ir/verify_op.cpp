@@ -59,6 +59,7 @@ class OpVerifier {
     const bool turn = op_.code == OpCode::wait_turn || op_.code == OpCode::release_turn;
     const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store || turn ||
                           op_.code == OpCode::gather || op_.code == OpCode::dimension ||
+                          op_.code == OpCode::searchsorted ||
                           (op_.code == OpCode::issue && !issues_values());
     if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
       fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
@@ -246,7 +247,7 @@ class OpVerifier {
         results(0);
         break;
       default:
-        if (op_.code == OpCode::load) input();
+        if (op_.code == OpCode::load || op_.code == OpCode::searchsorted) input();
         if (op_.code == OpCode::cluster_rank || op_.code == OpCode::owns_rows) among();
         // What goes to another block is the rows of some warps only.
         if (op_.code == OpCode::convert && op_.buffer && !op_.blocks && !op_.operands.empty())

@@ -16,14 +16,18 @@ constexpr std::pair<DecodeRows, const char*> rows_by_name[] = {
 
 NamedBlocks named(const DecodeBlocks& blocks) {
   for (const auto& [rows, name] : rows_by_name)
-    if (rows == blocks.rows) return {name, blocks.row_tile, blocks.combines_tiles};
+    if (rows == blocks.rows) return {name, blocks.row_tile, blocks.combines_tiles, blocks.balances};
   throw InternalError("rows without a name");
 }
 
 DecodeBlocks blocks_named(const NamedBlocks& blocks) {
-  const auto& [name, row_tile, combines_tiles] = blocks;
+  const auto& [name, row_tile, combines_tiles, balances] = blocks;
   for (const auto& [rows, own] : rows_by_name)
-    if (own == name) return {.rows = rows, .row_tile = row_tile, .combines_tiles = combines_tiles};
+    if (own == name)
+      return {.rows = rows,
+              .row_tile = row_tile,
+              .combines_tiles = combines_tiles,
+              .balances = balances};
   throw InternalError("no rows " + name);
 }
 

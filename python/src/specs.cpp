@@ -129,7 +129,8 @@ void bind_specs(py::module_& m) {
       .def("reachable",
            [](const DecodeChooser& chooser, std::int64_t least_rows, std::int64_t most_rows) {
              std::vector<NamedBlocks> found;
-             for (const DecodeBlocks& blocks : chooser.reachable(least_rows, most_rows))
+             const LengthRange batch{1, std::numeric_limits<int>::max()};
+             for (const DecodeBlocks& blocks : chooser.reachable(batch, {least_rows, most_rows}))
                found.push_back(named(blocks));
              return found;
            });

@@ -269,6 +269,10 @@ class Evaluation {
       set(op, operand(op, 1));
     else if (op.code == OpCode::find_segment)
       find_tile(op);
+    else if (op.code == OpCode::searchsorted)
+      values_[op.results[0].index] = TileValue(
+          1, 1,
+          static_cast<double>(searchsorted(arrays_[op.tensor], integer(op, 1), integer(op, 0))));
     else if (op.code == OpCode::tile_is_full)
       set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)

@@ -21,4 +21,13 @@ SegmentTile find_segment(const TensorView& starts, std::int64_t count, std::int6
   return {segment, descending ? tiles - 1 - own : own, true};
 }
 
+std::int64_t searchsorted(const TensorView& numbers, std::int64_t count, std::int64_t number) {
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (read_element(numbers.dtype, numbers.data, i * numbers.strides[0]) <=
+        static_cast<double>(number))
+      ++found;
+  return found;
+}
+
 }  // namespace flashcore

@@ -18,4 +18,7 @@ struct SegmentTile {
 SegmentTile find_segment(const TensorView& starts, std::int64_t count, std::int64_t number,
                          std::int64_t tile, bool descending);
 
+/// What the op searchsorted computes: of the first `count` numbers those that are at most `number`, counted.
+std::int64_t searchsorted(const TensorView& numbers, std::int64_t count, std::int64_t number);
+
 }  // namespace flashcore

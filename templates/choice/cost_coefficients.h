@@ -69,6 +69,8 @@ struct ChoiceProperties {
   /// Of an output tile of a persistent block whose sequences differ in length: the producer loads where
   /// they lie, and finds the tile among those of packed ones, which takes as long again.
   double segment_us = 0;
+  /// What a block of balanced splits takes before it reads its first keys and behind its last.
+  double balanced_block_us = 0;
 };
 
 /// The head dims for which blocks and columns of keys have coefficients of their own.

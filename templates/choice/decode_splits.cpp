@@ -130,6 +130,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, in
           .stall = static_cast<std::int64_t>(costs.stall_share * unit_share + 0.5),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
           .block = whole(costs.block_us),
+          .balanced_block = whole(model.properties.balanced_block_us),
           .split = whole(costs.split_us),
           .partial = whole(costs.partial_us * blocks.row_tile / 128 * dims),
           .row = whole(blocks.combines_tiles ? costs.tiled_row_us : costs.row_us),

@@ -34,20 +34,23 @@ struct SplitCosts {
   std::int64_t stall = 0;      ///< ten-thousandths more time if memory takes as long as computing
   std::int64_t readers = 1;    ///< blocks of one tile of rows that read the same keys
   std::int64_t block = 0;      ///< a block without keys
-  std::int64_t split = 0;      ///< a split in combining
-  std::int64_t partial = 0;    ///< what one block found, written and read again
-  std::int64_t row = 0;        ///< combining a row for each multiprocessor
+  std::int64_t balanced_block =
+      0;                     ///< the same, of its place on a multiprocessor, in balanced splits
+  std::int64_t split = 0;    ///< a split in combining
+  std::int64_t partial = 0;  ///< what one block found, written and read again
+  std::int64_t row = 0;      ///< combining a row for each multiprocessor
   std::int64_t most_splits = 1 << 20;
 };
 inline double to_microseconds(std::int64_t picoseconds) {
   return static_cast<double>(picoseconds) / 1e6;
 }
 
-/// The blocks of both programs of a call.
+/// The blocks of the programs of a call.
 struct DecodeBlocks {
   DecodeRows rows = DecodeRows::packed;
   int row_tile = 16;
   bool combines_tiles = false;
+  bool balances = false;  ///< DecodeSpec's
   bool operator==(const DecodeBlocks&) const = default;
 };
 /// What decides how many splits are best for a problem with these blocks, of which some row sees so many

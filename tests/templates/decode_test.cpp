@@ -246,6 +246,59 @@ TEST(AttentionDecode, SplitsShareTheKeysOfAWindow) {
       }
 }
 
+// The first program says which splits each sequence has.
+TEST(AttentionDecode, SplitsAreBalancedOverSequences) {
+  const auto expect_balanced_right = [](AttentionSpec spec, int page_size, DecodeRun problem) {
+    spec.kv_lens = true;
+    expect_right({.attention = spec, .page_size = page_size, .balances = true}, std::move(problem));
+  };
+  // Fewer splits than whole ones would need, more than there are keys for, and one beside the sequences.
+  for (const int splits : {5, 11, 40})
+    for (const int page_size : {0, 16})
+      expect_balanced_right(
+          grouped(64, 4, 2), page_size,
+          {.batch = 4, .kv_len = 900, .splits = splits, .kv_lens = {900, 0, 1, 257}});
+  AttentionSpec spec = grouped(64, 4, 1);
+  spec.q_lens = true;
+  spec.mask = causal();
+  spec.sink = Sink("0.5 * h - q_idx");
+  spec.score = Score("score - 0.01 * h * (kv_len - kv_idx) + 0.1 * b");
+  expect_balanced_right(
+      spec, 0,
+      {.batch = 3,
+       .q_len = 3,
+       .kv_len = 700,
+       .splits = 9,
+       .q_lens = {3, 0, 1},
+       .kv_lens = {130, 700, 0},
+       .visible = is_causal,
+       .score =
+           [](const Site& s) { return s.score - 0.01 * s.h * (s.kv_len - s.kv_idx) + 0.1 * s.b; },
+       .sink = [](const Site& s) { return 0.5 * s.h - s.q_idx; }});
+  // The keys of a window alone are shared out.
+  spec = grouped(64, 2, 1);
+  spec.mask = sliding_window(299, 0);
+  for (const int page_size : {0, 16})
+    expect_balanced_right(spec, page_size,
+                          {.batch = 2,
+                           .kv_len = 1000,
+                           .splits = 7,
+                           .kv_lens = {1000, 45},
+                           .visible = [](const Site& s) {
+                             const auto at = s.q_idx + s.kv_len - s.q_len;
+                             return s.kv_idx <= at && s.kv_idx > at - 300;
+                           }});
+}
+
+// More sequences than a tile has.
+TEST(AttentionDecode, SplitsAreBalancedOverManySequences) {
+  AttentionSpec spec = grouped(32, 1, 1);
+  spec.kv_lens = true;
+  DecodeRun problem{.batch = 150, .kv_len = 600, .splits = 190};
+  for (int b = 0; b < problem.batch; ++b) problem.kv_lens.push_back(b % 50 == 7 ? 600 : b % 9);
+  expect_right({.attention = spec, .balances = true}, problem);
+}
+
 TEST(AttentionDecode, RefusesWhatItDoesNotCompute) {
   const auto refusal = [](const DecodeSpec& spec) -> std::string {
     try {
@@ -435,7 +488,7 @@ TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
 TEST(DecodeChooser, ListsWhatCallsCanHave) {
   for (const int group : {1, 3, 4, 8}) {
     const DecodeChooser chooser(grouped(128, 8 * group, 8), hopper());
-    const std::vector<DecodeBlocks> listed = chooser.reachable(1, 3000);
+    const std::vector<DecodeBlocks> listed = chooser.reachable({1, 50}, {1, 3000});
     for (int q_len = 1; q_len <= 3000; ++q_len)
       for (const int batch : {1, 50})
         EXPECT_NE(std::find(listed.begin(), listed.end(),

@@ -11,9 +11,9 @@ from ..specs.schedule import Schedule
 from ..specs.spec import AttentionSpec
 from .module_kernel import ModuleKernel
 
-Blocks = tuple[str, int, bool]
-"""Which query rows a block of the first program has, how many, and whether one of the second has a
-tile of rows (templates/attention_decode.h)."""
+Blocks = tuple[str, int, bool, bool]
+"""Which query rows a block of the split program has, how many, whether one that combines has a tile of
+rows, and whether splits are balanced over sequences (templates/attention_decode.h)."""
 Ordered = tuple[ModuleKernel, list[int]]
 """Kernels, and which of a call's arrays each of the module's is."""
 
@@ -53,12 +53,13 @@ class DecodeKernels:
             self._built[blocks, with_lse] = found
         return found
 
-    def packed_blocks(self, q_len: int) -> Blocks:
-        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many."""
+    def packed_blocks(self, batch: int, q_len: int) -> Blocks:
+        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many; sequences
+        that may differ in length have splits that are balanced."""
         rows = 16
         while rows < min(q_len * self._group, _core.most_decode_rows()):
             rows *= 2
-        return "packed", rows, False
+        return "packed", rows, False, self._spec.kv_lens and batch > 1
 
 
 __all__ = ["Blocks", "DecodeKernels", "Ordered"]

@@ -63,7 +63,7 @@ class PagedAttention:
         results = (out, lse) if with_lse else (out,)
         every = (q, k, v, *results, page_table, *own.arrays, *arrays)
         kernels, order = self._kernels.built(
-            self._kernels.packed_blocks(q.shape[at]), with_lse, compiled=on_cuda(q)
+            self._kernels.packed_blocks(q.shape[0], q.shape[at]), with_lse, compiled=on_cuda(q)
         )
         self._launches.launch_module(kernels, every, (scale, *numbers), stream, order)
         return (out, lse) if return_lse else out

@@ -1,6 +1,7 @@
 // Every tile of every segment has one number, and the numbers end where is said how many there are.
 #include "runtime/reference/segments.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -58,6 +59,19 @@ TEST(Segments, TheLastTilesOfASegmentComeFirst) {
   EXPECT_EQ(at(2), Place(0, 0));
   EXPECT_EQ(at(3).first, -1);  // of the segment without rows
   EXPECT_EQ(at(4), Place(2, 0));
+}
+
+TEST(Segments, SearchSortedCountsWhatIsAtMostANumber) {
+  std::mt19937 draw(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::int32_t> numbers(1 + draw() % 20);
+    for (std::int32_t& number : numbers) number = static_cast<std::int32_t>(draw() % 30) - 5;
+    std::ranges::sort(numbers);
+    const auto size = static_cast<std::int64_t>(numbers.size());
+    for (std::int32_t wanted = -7; wanted < 28; ++wanted)
+      EXPECT_EQ(searchsorted(view_of(numbers), size, wanted),
+                std::ranges::upper_bound(numbers, wanted) - numbers.begin());
+  }
 }
 
 }  // namespace

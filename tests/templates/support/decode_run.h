@@ -25,7 +25,8 @@ struct DecodeRun {
   std::vector<CapturedValues> captured = {};
 };
 
-/// Both programs under the first of their schedules that the target can run, or under all of those;
+/// The programs in the order of their launch under the first of their schedules that the target can run, or
+/// under all of those;
 /// schedules are those of a problem with so many query rows.
 std::vector<ProgramKernels> decode_kernels(const DecodeSpec& spec, const Target& target, int q_len,
                                            bool all_schedules = false);

@@ -1,0 +1,178 @@
+#include "templates/decode_plan.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "templates/attention_tensors.h"
+#include "templates/schedules/schedule_parts.h"
+
+namespace flashcore {
+namespace {
+
+constexpr int lengths_tried = 32;
+/// There are no more splits than so many waves of blocks beside one split of each sequence. More of them end
+/// sooner after each other, but blocks without keys take time, too.
+constexpr int most_waves = 3;
+
+Tile as_f32(const Tile& whole) { return cast(whole, DType::f32); }
+
+/// What the program knows of the sequences.
+class Lengths {
+ public:
+  Lengths(ProgramBuilder& b, const DecodeSpec& spec, const Extent& batch)
+      : spec_(spec), kv_lens_(b.input("kv_lens", DType::i32, {batch})) {
+    if (spec.attention.q_lens) q_lens_ = b.input("q_lens", DType::i32, {batch});
+    most_rows_ = b.scalar("most_rows", DType::i32);
+    most_keys_ = b.scalar("most_keys", DType::i32);
+  }
+
+  /// How many times keys_of_splits keys some row of them sees, rounded up.
+  [[nodiscard]] Tile shares(const Index& sequence) const {
+    const Tile keys = within(kv_lens_, sequence, most_keys_);
+    const Tile rows = q_lens_.owner() ? within(q_lens_, sequence, most_rows_) : most_rows_;
+    return quotient_up(seen_keys(spec_, rows, keys).count, keys_of_splits);
+  }
+
+  /// How many splits of so many shares each has: one at the least.
+  [[nodiscard]] Tile splits(const Index& sequence, const Tile& shares_of_split) const {
+    return maximum(quotient_up(shares(sequence), shares_of_split), 1);
+  }
+
+ private:
+  static Tile within(const Tensor& lengths, const Index& at, const Tile& most) {
+    return minimum(maximum(load(lengths(at)), 0), most);
+  }
+
+  const DecodeSpec& spec_;
+  Tensor kv_lens_, q_lens_;
+  Tile most_rows_, most_keys_;
+};
+
+/// For each length of splits that is tried: what follows from the lengths of the sequences.
+struct Candidates {
+  Tile splits;           ///< of all sequences
+  Tile shares, longest;  ///< of all sequences, and of the longest; the same for each length
+};
+
+/// Microseconds beside what any length takes. All blocks together read at the speed of the memory, but the last
+/// ones read alone at the end, half a split in the mean; one split is read at the speed of a block.
+Tile cost_of(const Candidates& tried, const Tile& length, const SplitCosts& costs,
+             const Tile& head_blocks, const Tile& row_tiles, const Tile& block_slots) {
+  constexpr double us = 1e-6, keys = keys_of_splits;
+  const Tile longest = minimum(length, tried.longest);
+  const Tile alone = longest * (keys * static_cast<double>(costs.lone_key) * us);
+  const Tile together =
+      tried.shares * head_blocks / row_tiles * (keys * static_cast<double>(costs.read) * us);
+  const Tile blocks = tried.splits * head_blocks / block_slots;
+  return maximum(together + alone * 0.5, alone) +
+         blocks * (static_cast<double>(costs.balanced_block) * us) +
+         tried.longest / longest * (static_cast<double>(costs.split) * us);
+}
+
+}  // namespace
+
+Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
+  ProgramBuilder b("attention_decode_plan");
+  const Extent batch = spec.attention.batch ? Extent(*spec.attention.batch) : Extent("B");
+  const Axis number = b.parallel_tiles("number", batch + 1),
+             sequences = b.tiles("sequences", batch);
+  const Axis tried = b.whole("tried", lengths_tried);
+  const Lengths of(b, spec, batch);
+  const auto scalar = [&](const char* name) { return as_f32(b.scalar(name, DType::i32)); };
+  const Tile head_blocks = scalar("head_blocks"), row_tiles = scalar("row_tiles");
+  const Tile block_slots = scalar("block_slots"), most_splits = scalar("splits");
+  const Tensor first_split = b.output("first_split", DType::i32, {batch + 1});
+  const Tensor split_keys = b.output("split_keys", DType::i32, {batch + 1});
+
+  // Two to an octave, from one share on.
+  const Tile lengths = round(exp2(as_f32(index(tried)) * 0.5f)).named("lengths");
+  const Tile of_length = 1.f / lengths, zeros = b.fill({tried}, 0);
+  const Candidates found =
+      b.loop(sequences, Candidates{zeros, zeros, zeros}, [&](const Candidates& c) {
+        // Each element of a vector over the lengths is summed up by itself, without its neighbours.
+        const Tile shares = zeros + as_f32(of.shares(sequences));
+        // Halfway between whole numbers, so that rounding does not count: the quotient rounded up.
+        const Tile splits = maximum(floor((shares - 0.5f) * of_length) + 1.f, 1.f);
+        return Candidates{c.splits + reduce_sum(splits, sequences),
+                          c.shares + reduce_sum(shares, sequences),
+                          maximum(c.longest, reduce_max(shares, sequences))};
+      });
+  const Tile predicted = cost_of(found, lengths, costs, head_blocks, row_tiles, block_slots);
+  const Tile cost = where(found.splits <= most_splits, predicted, infinity).named("cost");
+  const Tile least = reduce_min(cost, tried);
+  const Tile best = reduce_min(where(cost <= least, lengths, infinity), tried);
+  const Tile length_of_split = cast(best, DType::i32).named("length_of_split");
+
+  const Tile in_front = b.loop(sequences, b.fill({number}, 0), [&](const Tile& sum) {
+    const Tile own = as_f32(of.splits(sequences, length_of_split));
+    return sum + reduce_sum(where(index(sequences) < index(number), own, 0.f), sequences);
+  });
+  store(first_split(number), cast(in_front, DType::i32));
+  // Those of a sequence are as long as each other.
+  const Tile own = quotient_up(of.shares(index(number)), of.splits(index(number), length_of_split));
+  store(split_keys(number), maximum(own, 1) * keys_of_splits);
+  return b.finish();
+}
+
+namespace {
+
+/// What the plan says of each sequence.
+Tensor planned(const AttentionTensors& t, const char* name) {
+  return t.builder->input(name, DType::i32, {t.batch_size + 1});
+}
+
+}  // namespace
+
+PlannedSplit load_planned_split(const AttentionTensors& t, Axis split, Axis rows,
+                                const Tile& row_count) {
+  const Tensor first = planned(t, "first_split"), keys = planned(t, "split_keys");
+  const Tile exists = index(split) < load(first(length(first, 0) - 1));
+  t.builder->segment(rows, 0, where(exists, row_count, 0));
+  const Tile sequence = (searchsorted(first, index(split)) - 1).named("sequence");
+  const Tile begin = load(first(sequence)), share = load(keys(sequence)).named("share");
+  return {sequence, {(index(split) - begin) * share, share}};
+}
+
+SplitRange load_split_range(const AttentionTensors& t) {
+  const Tensor first = planned(t, "first_split");
+  const Tile sequence = t.sequence(), begin = load(first(sequence));
+  return {begin, load(first(sequence + 1))};
+}
+
+void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
+                      const SplitCosts& costs) {
+  const AttentionSpec& a = spec.attention;
+  const auto size = [](std::optional<int> fixed, const char* name) {
+    return fixed ? std::to_string(*fixed) : std::string(name);
+  };
+  const std::string batch = size(a.batch, "B"), rows = size(a.q_len, "Sq");
+  const std::string heads = a.kv_heads ? std::to_string(a.kv_heads)
+                            : a.heads  ? std::to_string(a.heads)
+                                       : "H";
+  const std::string keys =
+      spec.page_size ? fmt::format("max_pages * {}", spec.page_size) : size(a.kv_len, "Sk");
+  m.number("most_rows", rows);
+  m.number("most_keys", keys);
+  m.number("row_tiles",
+           fmt::format("max(1, ({} * {} + {}) // {})", rows, a.group(), row_tile - 1, row_tile));
+  m.number("head_blocks", fmt::format("max(1, {} * row_tiles)", heads));
+  m.number("block_slots", fmt::format("{} * multiprocessors", costs.residents));
+  // No more than sequences have keys for.
+  m.number(
+      "splits",
+      fmt::format(
+          "{0} + max(1, min({1} * block_slots // head_blocks, {0} * ((most_keys + {2}) // {3})))",
+          batch, most_waves, keys_of_splits - 1, keys_of_splits));
+}
+
+std::vector<Schedule> attention_decode_plan_schedules(const Target& target) {
+  Schedule s;
+  choose_family(s, target);
+  s.tiles = {{"number", 16}, {"sequences", 64}};
+  s.warps_m = 1;
+  s.descending = false;
+  return {s};
+}
+
+}  // namespace flashcore

@@ -1,0 +1,128 @@
+// Which splits the sequences of a batch have: all keys are in one, as many splits as a launch has room for, and
+// none much longer than the others where sequences differ in length.
+#include "templates/decode_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dsl/launch_number.h"
+#include "tests/support/kernel_run.h"
+#include "tests/support/program_kernels.h"
+
+namespace flashcore {
+namespace {
+
+struct Plan {
+  std::vector<std::int64_t> first, keys;  ///< of each sequence; and how many splits there are
+};
+
+struct Launch {
+  std::vector<double> kv_lens;
+  int splits = 1;
+  int head_blocks = 8, block_slots = 264;
+};
+
+DecodeSpec balanced(int page_size = 0) {
+  return {.attention = {.head_dim = 128, .heads = 32, .kv_heads = 8, .kv_lens = true},
+          .page_size = page_size,
+          .balances = true};
+}
+
+/// On the emulator; differences to the reference are failures.
+Plan plan(const Launch& launch, const DecodeSpec& spec = balanced()) {
+  const Program program = attention_decode_plan(spec, split_costs(spec.attention, {}));
+  const ProgramKernels kernels =
+      generate_for(program, attention_decode_plan_schedules(find_target("sm_90a")),
+                   find_target("sm_90a"), false);
+  RunInputs in{.extents = {{"B", launch.kv_lens.size()}}, .values = {{"kv_lens", launch.kv_lens}}};
+  for (const int scalar : {1, 1 << 20, launch.head_blocks, 1, launch.block_slots, launch.splits})
+    in.scalars.emplace_back(std::int32_t{scalar});
+  KernelRun run(program, in);
+  run.emulate(kernels.kernels.at(0).source);
+  EXPECT_EQ(run.compare(), "");
+  const auto whole = [&](std::size_t tensor) {
+    const std::vector<double> values = run.values(tensor);
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  return {whole(1), whole(2)};
+}
+
+std::int64_t splits_of(const Plan& plan, std::size_t sequence) {
+  return plan.first[sequence + 1] - plan.first[sequence];
+}
+
+TEST(DecodePlan, EveryKeyIsInOneSplit) {
+  std::mt19937 draw(20261129);
+  for (int round = 0; round < 60; ++round) {
+    Launch launch;
+    const std::size_t batch = 1 + draw() % 90;
+    for (std::size_t b = 0; b < batch; ++b)
+      launch.kv_lens.push_back(draw() % 4 ? draw() % 3000 : draw() % 100'000 * (draw() % 2));
+    launch.splits = static_cast<int>(batch + 1 + draw() % 200);
+    const Plan made = plan(launch);
+    EXPECT_EQ(made.first[0], 0);
+    EXPECT_LE(made.first[batch], launch.splits);
+    for (std::size_t b = 0; b < batch; ++b) {
+      const auto keys = static_cast<std::int64_t>(launch.kv_lens[b]), each = made.keys[b];
+      EXPECT_EQ(each % keys_of_splits, 0);
+      EXPECT_GE(splits_of(made, b), 1);
+      EXPECT_GE(splits_of(made, b) * each, keys);
+      EXPECT_LT((splits_of(made, b) - 1) * each, std::max<std::int64_t>(keys, 1));
+    }
+  }
+}
+
+TEST(DecodePlan, ALongSequenceHasManySplits) {
+  Launch launch{.kv_lens = std::vector<double>(64, 1000), .splits = 64 + 99};
+  launch.kv_lens[17] = 64'000;
+  const Plan made = plan(launch);
+  for (std::size_t b = 0; b < 64; ++b)
+    if (b != 17) EXPECT_EQ(splits_of(made, b), 1) << b;
+  EXPECT_GE(splits_of(made, 17), 16);
+  EXPECT_LE(made.keys[17], 4096);
+}
+
+TEST(DecodePlan, SequencesOfOneLengthHaveSplitsOfOneLength) {
+  for (const int keys : {1024, 4096, 10'000}) {
+    const Plan made = plan({.kv_lens = std::vector<double>(5, keys), .splits = 5 + 99});
+    // A third of a wave of the 33 blocks of a head at the least, and not all that there is room for.
+    EXPECT_GE(made.first[5], 10) << keys;
+    EXPECT_LE(made.first[5], 80) << keys;
+    for (std::size_t b = 1; b < 5; ++b) EXPECT_EQ(splits_of(made, b), splits_of(made, 0)) << keys;
+  }
+}
+
+TEST(DecodePlan, WithoutRoomEverySequenceHasOneSplit) {
+  const Plan made = plan({.kv_lens = {5, 70'000, 0}, .splits = 3});
+  EXPECT_EQ(made.first, (std::vector<std::int64_t>{0, 1, 2, 3}));
+  EXPECT_GE(made.keys[1], 70'000);
+}
+
+// Numbers of a module are few steps of whole numbers: what a launch has room for.
+TEST(DecodePlan, ALaunchHasRoomForThreeWaves) {
+  const Module module = attention_decode(balanced(64), 16);
+  const auto number = [&](const char* name, std::int64_t batch, std::int64_t pages) {
+    std::vector<std::string> names{"B", "Sq", "max_pages", "multiprocessors"};
+    std::vector<std::int64_t> values{batch, 1, pages, 132};
+    for (const auto& [own, text] : module.numbers()) {
+      const std::int64_t value = NumberFormula({own, text}, names).evaluate(values);
+      if (own == name) return value;
+      names.push_back(own);
+      values.push_back(value);
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(number("block_slots", 64, 2048), 264);
+  EXPECT_EQ(number("head_blocks", 64, 2048), 8);
+  EXPECT_EQ(number("splits", 64, 2048), 64 + 3 * 264 / 8);
+  // No more than there are keys for.
+  EXPECT_EQ(number("splits", 2, 8), 2 + 2 * 4);
+}
+
+}  // namespace
+}  // namespace flashcore
