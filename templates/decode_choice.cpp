@@ -151,9 +151,10 @@ std::string DecodeChooser::explain(const AttentionProblem& problem,
   std::string text = fmt::format("keys are {}, whole {:.1f} us:\n", splits ? "split" : "left whole",
                                  whole_us(problem, multiprocessors));
   for_each_split(problem, multiprocessors, infinite, [&](const Split& split) {
-    text += fmt::format("  {} splits, {} rows {}{}: {:.1f} us\n", split.splits,
+    text += fmt::format("  {} splits, {} rows {}{}{}: {:.1f} us\n", split.splits,
                         split.blocks.row_tile, name_of(split.blocks.rows),
-                        split.blocks.combines_tiles ? ", combined in tiles" : "", split.us);
+                        split.blocks.combines_tiles ? ", combined in tiles" : "",
+                        split.blocks.balances ? ", balanced over sequences" : "", split.us);
   });
   return text;
 }

@@ -32,13 +32,23 @@ bool has_effect(const Function& f, const Op& op) {
   }
 }
 
+/// Regions of an op that is removed stay in the function, where passes that go through all blocks find them.
+void clear_regions(Function& f, const Op& op) {
+  for (const BlockId region : Regions(op)) {
+    for (const OpId id : f[region].ops) clear_regions(f, f[id]);
+    f[region].ops.clear();
+  }
+}
+
 bool sweep(Function& f, BlockId block, const std::vector<int>& uses) {
   bool changed = false;
   std::erase_if(f[block].ops, [&](OpId id) {
     bool used = has_effect(f, f[id]);
     for (ValueId result : f[id].results) used = used || uses[result.index] > 0;
-    changed = changed || !used;
-    return !used;
+    if (used) return false;
+    clear_regions(f, f[id]);
+    changed = true;
+    return true;
   });
   for (OpId id : f[block].ops)
     for (const BlockId region : Regions(f[id])) changed = sweep(f, region, uses) || changed;

@@ -19,6 +19,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import compare_builds  # noqa: E402
 import gpu_timing  # noqa: E402
 import hopper  # noqa: E402
+import mixed_decoding  # noqa: E402
 import packed  # noqa: E402
 import random_problems  # noqa: E402
 import schedule_choice  # noqa: E402
@@ -66,6 +67,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "launch.py",
         "linear_attention.py",
         "matmul.py",
+        "mixed_decoding.py",
         "orderings.py",
         "packed.py",
         "random_problems.py",
@@ -79,6 +81,15 @@ def test_without_a_gpu_a_script_says_so(script: str) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
+
+
+def test_mixed_lengths_have_the_mean_that_is_asked_for() -> None:
+    for kind in mixed_decoding.KINDS:
+        lens = mixed_decoding.lengths_of(kind, 256, 1000)
+        assert lens == mixed_decoding.lengths_of(kind, 256, 1000)
+        assert len(lens) == 256
+        assert 0.85 < sum(lens) / 256 / 1000 < 1.15
+        assert (max(lens) > 1500) == (kind != "equal")
 
 
 def test_random_problems_are_those_of_their_seed() -> None:

@@ -75,6 +75,38 @@ TEST(Programs, SumsToAScalar) {
     expect_right(totals(), schedule_of({}, warps), {{.extents = {{"H", 5}}}});
 }
 
+// A loop that nobody reads, with a reduction over warps of its own, goes with all that is in it.
+TEST(Programs, ALoopWithoutReadersGoes) {
+  const Program program = Program::parse(R"(program unread
+axis rows: parallel_tiles M
+axis cols: tiles N
+input x: f32 [M, N]
+output y: f32 [M]
+{
+  %none = constant 0 : f32[rows]
+  %unread = loop cols {
+    tile %tile : i32
+    carry %sum = %none : f32[rows]
+    %x = load x[rows, cols] : f32[rows, cols]
+    %own = reduce_sum %x along cols : f32[rows]
+    %next = add %sum, %own : f32[rows]
+    yield %next
+  }
+  %read = loop cols {
+    tile %tile_1 : i32
+    carry %most = %none : f32[rows]
+    %x_1 = load x[rows, cols] : f32[rows, cols]
+    %own_1 = reduce_max %x_1 along cols : f32[rows]
+    %next_1 = max %most, %own_1 : f32[rows]
+    yield %next_1
+  }
+  store y[rows], %read
+}
+)");
+  expect_right(program, schedule_of({{"rows", 16}, {"cols", 64}}, 1, 4),
+               {{.extents = {{"M", 40}, {"N", 130}}}});
+}
+
 TEST(Programs, MatrixProductOnWarpGrids) {
   for (const auto& [warps_m, warps_n] : {std::pair{1, 1}, {4, 1}, {2, 2}, {1, 4}})
     for (const int stages : {1, 2, 3})

@@ -194,6 +194,32 @@ def pages_of(rng, array, page_size):
     return pages, table
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("q_len", [1, 5])
+def test_sequences_of_different_lengths(rng, target, q_len):
+    """Longer ones have more splits; what lies behind a sequence is NaN."""
+    kernel = shipped(
+        target, head_dim=64, heads=4, kv_heads=2, kv_lens=True, mask=fc.sliding_window(900, 0)
+    )
+    lens = np.array([1500, 1, 300, 0, 128], np.int32)
+    q = random(rng, (5, 4, q_len, 64), "bf16")
+    k, v = (random(rng, (5, 2, 1500, 64), "bf16") for _ in range(2))
+    for b, n in enumerate(lens):
+        k[b, :, n:] = v[b, :, n:] = np.nan
+    chooser = _core.DecodeChooser(kernel.spec.to_json(), target)
+    blocks = chooser.blocks(5, 4, q_len, 1500, H200)
+    assert blocks == ("packed", 16, False, True)
+    out, lse = np.full(q.shape, np.nan, q.dtype), np.full(q.shape[:3], np.nan, np.float32)
+    launch(kernel, blocks, (q, k, v, out, lse, lens), True, scale=64**-0.5)
+    for b, n in enumerate(lens):
+        one = slice(b, b + 1)
+
+        def near(_b, _h, q_idx, kv_idx, n=n):
+            return (kv_idx <= q_idx + n - q_len) & (kv_idx >= q_idx + n - q_len - 900)
+
+        assert_close(out[one], lse[one], q[one], k[one, :, :n], v[one, :, :n], mask=near)
+
+
 @pytest.mark.parametrize("page_size", [1, 16, 64])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_keys_in_pages(rng, page_size, layout):

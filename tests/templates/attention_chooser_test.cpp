@@ -44,6 +44,25 @@ TEST(AttentionChooser, SplitsTheKeysOfFewRows) {
   EXPECT_THAT(kernels(chooser, {16, 32, 4096, 4096}), IsEmpty());
 }
 
+// One sequence has nothing to balance, and blocks of many rows keep equal splits.
+TEST(AttentionChooser, BalancesTheSplitsOfSequencesThatMayDifferInLength) {
+  AttentionSpec padded = grouped();
+  padded.kv_lens = true;
+  const AttentionChooser chooser(padded, sm_90a());
+  const auto split = ElementsAre("attention_decode_split", "attention_decode_combine");
+  EXPECT_THAT(kernels(chooser, {64, 32, 1, 8192}),
+              ElementsAre("attention_decode_plan", "attention_decode_split",
+                          "attention_decode_combine"));
+  EXPECT_THAT(kernels(chooser, {1, 32, 1, 8192}), split);
+  EXPECT_THAT(kernels(chooser, {2, 32, 32, 32768}), split);
+  const auto count = [&](LengthRange batch) {
+    return chooser.all_alternatives({batch, {32, 32}, {1, 1}, {512, 8192}}).size();
+  };
+  EXPECT_EQ(count({1, 1}), 1U);
+  EXPECT_EQ(count({2, 64}), 1U);
+  EXPECT_EQ(count({1, 64}), 2U);
+}
+
 TEST(AttentionChooser, SplitsTheOperandsOfF32WhereManyRowsReadThem) {
   const AttentionChooser chooser(of_f32(), sm_90a());
   EXPECT_THAT(kernels(chooser, {1, 2, 4096, 130}),

@@ -12,8 +12,8 @@ from ..specs.spec import AttentionSpec
 from .module_kernel import ModuleKernel
 
 Blocks = tuple[str, int, bool, bool]
-"""Which query rows a block of the split program has, how many, whether one that combines has a tile of
-rows, and whether splits are balanced over sequences (templates/attention_decode.h)."""
+"""Which query rows a block of the split program has, how many, whether a block that combines has a
+tile of rows, and whether splits are balanced over sequences (templates/attention_decode.h)."""
 Ordered = tuple[ModuleKernel, list[int]]
 """Kernels, and which of a call's arrays each of the module's is."""
 
@@ -54,8 +54,8 @@ class DecodeKernels:
         return found
 
     def packed_blocks(self, batch: int, q_len: int) -> Blocks:
-        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many; sequences
-        that may differ in length have splits that are balanced."""
+        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many. Where
+        sequences may differ in length, splits are balanced."""
         rows = 16
         while rows < min(q_len * self._group, _core.most_decode_rows()):
             rows *= 2

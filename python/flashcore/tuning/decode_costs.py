@@ -78,7 +78,7 @@ def draw_splits(
     rng: random.Random, spec: AttentionSpec, blocks: Blocks, problem: Problem, multiprocessors: int
 ) -> int:
     """A number of splits near one that fills the multiprocessors."""
-    rows, row_tile, combines_tiles = blocks
+    rows, row_tile, combines_tiles, _ = blocks
     batch, heads, q_len, kv_len = problem
     packs = rows != "of_head"
     own_heads = (spec.kv_heads or heads) if packs else heads
