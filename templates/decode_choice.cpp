@@ -43,8 +43,7 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
   }
 }
 
-/// Few rows come in tiles that are packed and copied to shared memory, others by wgmma. Several sequences may
-/// differ in length.
+/// Few rows come in tiles that are packed and copied to shared memory, others by wgmma.
 bool DecodeChooser::can_have(const DecodeBlocks& blocks, std::int64_t q_len,
                              std::int64_t batch) const {
   const int group = spec_.group();
@@ -52,7 +51,7 @@ bool DecodeChooser::can_have(const DecodeBlocks& blocks, std::int64_t q_len,
   const bool are_copied =
       !target_.wgmma || rows <= (group > 1 ? most_decode_rows : most_decode_rows / 2);
   if (blocks.rows != DecodeRows::packed) return !are_copied;
-  if (spec_.kv_lens && blocks.balances != (batch > 1)) return false;
+  if (blocks.balances != balances_splits(spec_, batch, model())) return false;
   return are_copied && blocks.row_tile == (rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows);
 }
 
@@ -132,8 +131,10 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
   // The place of the blocks; behind all of them where keys are left whole.
   const std::size_t place = remembered_.find(lengths, [&] {
     if (!is_considered(problem, multiprocessors)) return ways_.size();
-    const double enough =
-        whole_us(problem, multiprocessors, whole) / (1 + model().properties.split_gain);
+    const ChoiceProperties& known = model().properties;
+    const double gain = balances_splits(spec_, problem.batch, model()) ? -known.balanced_allowance
+                                                                       : known.split_gain;
+    const double enough = whole_us(problem, multiprocessors, whole) / (1 + gain);
     const Split split = fastest(problem, multiprocessors, enough);
     // One split of the rows of a head is a kernel that leaves keys whole, and combines for nothing.
     const bool splits = split.splits > 1 || split.blocks.rows != DecodeRows::of_head;

@@ -28,6 +28,10 @@ class DecodeChooser {
   [[nodiscard]] std::int64_t least_keys() const {
     return static_cast<std::int64_t>(model().properties.least_split_keys);
   }
+  /// Whether the splits of so many sequences are balanced, where their query rows are packed.
+  [[nodiscard]] bool balances(std::int64_t batch) const {
+    return balances_splits(spec_, batch, model());
+  }
   /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
   /// `whole` chooses for the launch that follows then, of the same spec on the same GPU: it knows what
   /// was predicted here. Without it a chooser of its own is asked.

@@ -55,8 +55,9 @@ struct Candidates {
   Tile shares, longest;  ///< of all sequences, and of the longest; the same for each length
 };
 
-/// Microseconds beside what any length takes. All blocks together read at the speed of the memory, but the last
-/// ones read alone at the end, half a split in the mean; one split is read at the speed of a block.
+/// Microseconds beside what any length takes. All blocks together read at the speed of the memory, and one
+/// split is read at the speed of a block. Where blocks take turns the last ones read alone at the end, half a
+/// split in the mean; where all run at once they end together, nearly. Each turn begins and ends.
 Tile cost_of(const Candidates& tried, const Tile& length, const SplitCosts& costs,
              const Tile& head_blocks, const Tile& row_tiles, const Tile& block_slots) {
   constexpr double us = 1e-6, keys = keys_of_splits;
@@ -64,9 +65,10 @@ Tile cost_of(const Candidates& tried, const Tile& length, const SplitCosts& cost
   const Tile alone = longest * (keys * static_cast<double>(costs.lone_key) * us);
   const Tile together =
       tried.shares * head_blocks / row_tiles * (keys * static_cast<double>(costs.read) * us);
-  const Tile blocks = tried.splits * head_blocks / block_slots;
-  return maximum(together + alone * 0.5, alone) +
-         blocks * (static_cast<double>(costs.balanced_block) * us) +
+  const Tile blocks = tried.splits * head_blocks;
+  const Tile turns = floor((blocks + (block_slots - 1)) / block_slots);
+  const Tile tail = where(turns > 1.f, alone * 0.5f, alone * 0.25f);
+  return maximum(together + tail, alone) + turns * (static_cast<double>(costs.balanced_turn) * us) +
          tried.longest / longest * (static_cast<double>(costs.split) * us);
 }
 
@@ -127,9 +129,9 @@ Tensor planned(const AttentionTensors& t, const char* name) {
 PlannedSplit load_planned_split(const AttentionTensors& t, Axis split, Axis rows,
                                 const Tile& row_count) {
   const Tensor first = planned(t, "first_split"), keys = planned(t, "split_keys");
-  const Tile exists = index(split) < load(first(length(first, 0) - 1));
+  const Tile found = searchsorted(first, index(split)), exists = found < length(first, 0);
   t.builder->segment(rows, 0, where(exists, row_count, 0));
-  const Tile sequence = (searchsorted(first, index(split)) - 1).named("sequence");
+  const Tile sequence = (found - 1).named("sequence");
   const Tile begin = load(first(sequence)), share = load(keys(sequence)).named("share");
   return {sequence, {(index(split) - begin) * share, share}};
 }
@@ -169,8 +171,9 @@ void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
 std::vector<Schedule> attention_decode_plan_schedules(const Target& target) {
   Schedule s;
   choose_family(s, target);
-  s.tiles = {{"number", 16}, {"sequences", 64}};
+  s.tiles = {{"number", 16}, {"sequences", 128}};
   s.warps_m = 1;
+  s.warps_n = 4;
   s.descending = false;
   return {s};
 }

@@ -114,6 +114,7 @@ void bind_specs(py::module_& m) {
                                                cost_model_of(target));
       }))
       .def_property_readonly("least_keys", &DecodeChooser::least_keys)
+      .def("balances", &DecodeChooser::balances, py::arg("batch"))
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t q_len, std::int64_t kv_len) -> std::optional<NamedBlocks> {

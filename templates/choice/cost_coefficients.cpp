@@ -31,7 +31,8 @@ using Json = nlohmann::ordered_json;
 FLASHCORE_COST_FIELDS(GpuCosts, bytes_per_us, cluster_share, scan_us, score_operation_us)
 FLASHCORE_COST_FIELDS(ChoiceProperties, tie_share, split_gain, least_split_keys, split_waves,
                       two_heads_waves, paged_share, own_element_us, l2_share, reread_share,
-                      grouped_us, staged_us, tail, static_share, segment_us, balanced_block_us)
+                      grouped_us, staged_us, tail, static_share, segment_us, balanced_turn_us,
+                      least_balanced_batch, balanced_allowance)
 FLASHCORE_COST_FIELDS(FamilyCosts, launch_us, spread_us, fill_share, stall_share, iteration_us,
                       contention, mask_us, split_us, split_dim_us, block_us, columns_us, row_share)
 FLASHCORE_COST_FIELDS(DecodeCosts, launch_us, block_us, lone_share, read_factor, stall_share,

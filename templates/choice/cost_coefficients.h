@@ -69,8 +69,13 @@ struct ChoiceProperties {
   /// Of an output tile of a persistent block whose sequences differ in length: the producer loads where
   /// they lie, and finds the tile among those of packed ones, which takes as long again.
   double segment_us = 0;
-  /// What a block of balanced splits takes before it reads its first keys and behind its last.
-  double balanced_block_us = 0;
+  /// Of balanced splits, what as many blocks as the GPU holds at once take beside their keys.
+  double balanced_turn_us = 0;
+  /// Splits are balanced over as many sequences and more: over fewer, a plan costs more than it saves.
+  double least_balanced_batch = 0;
+  /// By what share balanced splits may be predicted to take longer than whole keys: whole ones take as long
+  /// as the longest sequence, and predictions take all for as long as that.
+  double balanced_allowance = 0;
 };
 
 /// The head dims for which blocks and columns of keys have coefficients of their own.

@@ -105,6 +105,10 @@ DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& bloc
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
 }
 
+bool balances_splits(const AttentionSpec& spec, std::int64_t batch, const CostModel& model) {
+  return spec.kv_lens && static_cast<double>(batch) >= model.properties.least_balanced_batch;
+}
+
 std::string decode_family(const DecodeBlocks& blocks) {
   const int tile = blocks.row_tile;
   if (blocks.rows == DecodeRows::packed_in_registers) return "packed_in_registers/128";
@@ -130,10 +134,10 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, in
           .stall = static_cast<std::int64_t>(costs.stall_share * unit_share + 0.5),
           .readers = blocks.rows == DecodeRows::of_head ? spec.group() : 1,
           .block = whole(costs.block_us),
-          .balanced_block = whole(model.properties.balanced_block_us),
           .split = whole(costs.split_us),
           .partial = whole(costs.partial_us * blocks.row_tile / 128 * dims),
           .row = whole(blocks.combines_tiles ? costs.tiled_row_us : costs.row_us),
+          .balanced_turn = whole(model.properties.balanced_turn_us),
           .most_splits = blocks.combines_tiles ? most_combined_splits(spec, blocks.rows) : 1 << 20};
 }
 

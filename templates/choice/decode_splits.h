@@ -34,11 +34,11 @@ struct SplitCosts {
   std::int64_t stall = 0;      ///< ten-thousandths more time if memory takes as long as computing
   std::int64_t readers = 1;    ///< blocks of one tile of rows that read the same keys
   std::int64_t block = 0;      ///< a block without keys
-  std::int64_t balanced_block =
-      0;                     ///< the same, of its place on a multiprocessor, in balanced splits
-  std::int64_t split = 0;    ///< a split in combining
-  std::int64_t partial = 0;  ///< what one block found, written and read again
-  std::int64_t row = 0;      ///< combining a row for each multiprocessor
+  std::int64_t split = 0;      ///< a split in combining
+  std::int64_t partial = 0;    ///< what one block found, written and read again
+  std::int64_t row = 0;        ///< combining a row for each multiprocessor
+  /// Of balanced splits, as many blocks as the GPU holds at once, beside their keys.
+  std::int64_t balanced_turn = 0;
   std::int64_t most_splits = 1 << 20;
 };
 inline double to_microseconds(std::int64_t picoseconds) {
@@ -58,6 +58,10 @@ struct DecodeBlocks {
 DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
                              const AttentionProblem& problem, std::int64_t keys,
                              std::int64_t multiprocessors);
+/// Whether the splits of so many sequences are balanced, where a call has them at all: they may differ in
+/// length, and are enough for that to weigh more than a plan costs.
+bool balances_splits(const AttentionSpec& spec, std::int64_t batch,
+                     const CostModel& model = CostModel::first());
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
 SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0,

@@ -201,13 +201,13 @@ def test_sequences_of_different_lengths(rng, target, q_len):
     kernel = shipped(
         target, head_dim=64, heads=4, kv_heads=2, kv_lens=True, mask=fc.sliding_window(900, 0)
     )
-    lens = np.array([1500, 1, 300, 0, 128], np.int32)
-    q = random(rng, (5, 4, q_len, 64), "bf16")
-    k, v = (random(rng, (5, 2, 1500, 64), "bf16") for _ in range(2))
+    lens = np.array([1500, 1, 300, 0, 128, 5, 70, 40], np.int32)
+    q = random(rng, (8, 4, q_len, 64), "bf16")
+    k, v = (random(rng, (8, 2, 1500, 64), "bf16") for _ in range(2))
     for b, n in enumerate(lens):
         k[b, :, n:] = v[b, :, n:] = np.nan
     chooser = _core.DecodeChooser(kernel.spec.to_json(), target)
-    blocks = chooser.blocks(5, 4, q_len, 1500, H200)
+    blocks = chooser.blocks(8, 4, q_len, 1500, H200)
     assert blocks == ("packed", 16, False, True)
     out, lse = np.full(q.shape, np.nan, q.dtype), np.full(q.shape[:3], np.nan, np.float32)
     launch(kernel, blocks, (q, k, v, out, lse, lens), True, scale=64**-0.5)

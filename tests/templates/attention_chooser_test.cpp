@@ -44,23 +44,32 @@ TEST(AttentionChooser, SplitsTheKeysOfFewRows) {
   EXPECT_THAT(kernels(chooser, {16, 32, 4096, 4096}), IsEmpty());
 }
 
-// One sequence has nothing to balance, and blocks of many rows keep equal splits.
+// A few sequences have next to nothing to balance, and blocks of many rows keep equal splits.
 TEST(AttentionChooser, BalancesTheSplitsOfSequencesThatMayDifferInLength) {
   AttentionSpec padded = grouped();
   padded.kv_lens = true;
   const AttentionChooser chooser(padded, sm_90a());
   const auto split = ElementsAre("attention_decode_split", "attention_decode_combine");
-  EXPECT_THAT(kernels(chooser, {64, 32, 1, 8192}),
-              ElementsAre("attention_decode_plan", "attention_decode_split",
-                          "attention_decode_combine"));
-  EXPECT_THAT(kernels(chooser, {1, 32, 1, 8192}), split);
-  EXPECT_THAT(kernels(chooser, {2, 32, 32, 32768}), split);
+  const auto balanced = ElementsAre("attention_decode_plan", "attention_decode_split",
+                                    "attention_decode_combine");
+  EXPECT_THAT(kernels(chooser, {64, 32, 1, 8192}), balanced);
+  EXPECT_THAT(kernels(chooser, {8, 32, 4, 2048}), balanced);
+  EXPECT_THAT(kernels(chooser, {7, 32, 1, 8192}), split);
+  EXPECT_THAT(kernels(chooser, {8, 32, 32, 32768}), split);
   const auto count = [&](LengthRange batch) {
     return chooser.all_alternatives({batch, {32, 32}, {1, 1}, {512, 8192}}).size();
   };
-  EXPECT_EQ(count({1, 1}), 1U);
-  EXPECT_EQ(count({2, 64}), 1U);
+  EXPECT_EQ(count({1, 7}), 1U);
+  EXPECT_EQ(count({8, 64}), 1U);
   EXPECT_EQ(count({1, 64}), 2U);
+}
+
+// Whole keys take as long as the longest sequence.
+TEST(AttentionChooser, SplitsTheKeysOfManySequencesWhereWholeOnesAreAsFast) {
+  AttentionSpec spec{.head_dim = 128, .heads = 32, .kv_heads = 32};
+  EXPECT_THAT(kernels(AttentionChooser(spec, sm_90a()), {64, 32, 1, 1024}), IsEmpty());
+  spec.kv_lens = true;
+  EXPECT_EQ(kernels(AttentionChooser(spec, sm_90a()), {64, 32, 1, 1024}).size(), 3U);
 }
 
 TEST(AttentionChooser, SplitsTheOperandsOfF32WhereManyRowsReadThem) {

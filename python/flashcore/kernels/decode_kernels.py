@@ -36,6 +36,7 @@ class DecodeKernels:
             "kv_lens": spec.kv_lens,
         }
         self._beside = [*(name for name, asked in lengths.items() if asked), *captured]
+        self._chooser = _core.DecodeChooser(spec.to_json(), target)
         self._built: dict[tuple[Blocks, bool], Ordered] = {}
 
     def built(self, blocks: Blocks, with_lse: bool, compiled: bool) -> Ordered:
@@ -54,12 +55,11 @@ class DecodeKernels:
         return found
 
     def packed_blocks(self, batch: int, q_len: int) -> Blocks:
-        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many. Where
-        sequences may differ in length, splits are balanced."""
+        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many."""
         rows = 16
         while rows < min(q_len * self._group, _core.most_decode_rows()):
             rows *= 2
-        return "packed", rows, False, self._spec.kv_lens and batch > 1
+        return "packed", rows, False, self._chooser.balances(batch)
 
 
 __all__ = ["Blocks", "DecodeKernels", "Ordered"]
