@@ -50,8 +50,8 @@ TEST(AttentionChooser, BalancesTheSplitsOfSequencesThatMayDifferInLength) {
   padded.kv_lens = true;
   const AttentionChooser chooser(padded, sm_90a());
   const auto split = ElementsAre("attention_decode_split", "attention_decode_combine");
-  const auto balanced = ElementsAre("attention_decode_plan", "attention_decode_split",
-                                    "attention_decode_combine");
+  const auto balanced =
+      ElementsAre("attention_decode_plan", "attention_decode_split", "attention_decode_combine");
   EXPECT_THAT(kernels(chooser, {64, 32, 1, 8192}), balanced);
   EXPECT_THAT(kernels(chooser, {8, 32, 4, 2048}), balanced);
   EXPECT_THAT(kernels(chooser, {7, 32, 1, 8192}), split);

@@ -77,8 +77,8 @@ class Measurements:
         read.rows = [(spec, _problem(p), times) for spec, p, times in read.rows]
         read.added = [(a, b, c, _problem(p), us, more) for a, b, c, p, us, more in read.added]
         read.split = [
-            (spec, _problem(p), (rows, tile, tiled, balances), splits, us)
-            for spec, p, (rows, tile, tiled, balances), splits, us in read.split
+            (spec, _problem(p), (rows, tile, tiled, any(balances)), splits, us)
+            for spec, p, (rows, tile, tiled, *balances), splits, us in read.split
         ]
         return read
 
