@@ -43,20 +43,19 @@ struct DecodeSpec {
 
 /// Inputs q, k, v, kv_lens and q_lens if the spec has them, cu_seqlens_q and cu_seqlens_k of packed
 /// sequences, page_table, and what the expressions capture; scalar `scale`, and of packed sequences
-/// max_q_len, or most_packed_rows, which is that times the heads of a group. Outputs, f32: partial [batch, heads, splits, q_len, dim], the sums of
-/// values weighted by 2^(score - maximum), scores in base-2 units, and partial_max and partial_sum
-/// [batch, heads, splits, q_len], the maximum and the sum of the weights; of packed sequences without
-/// batch. The length `splits` is
-/// the caller's choice (decode_splits). Each split has equally many keys, a multiple of
+/// max_q_len, or most_packed_rows, which is that times the heads of a group. Outputs, f32: partial
+/// [batch, heads, splits, q_len, dim], the sums of values weighted by 2^(score - maximum), scores in base-2
+/// units, and partial_max and partial_sum [batch, heads, splits, q_len], the maximum and the sum of the
+/// weights; of packed sequences without batch. The length `splits` is the caller's choice (decode_splits). Each split has equally many keys, a multiple of
 /// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
 ///
-/// One that `balances` has partials without batch, too: the splits of one sequence follow those of the
-/// other. Inputs besides: first_split and split_keys, which attention_decode_plan (decode_plan.h) makes.
+/// Where splits are balanced partials have no batch either: the splits of one sequence follow those of the
+/// other. Inputs besides: first_split and split_keys, which attention_decode_plan makes (decode_plan.h).
 Program attention_decode_split(const DecodeSpec& spec);
 
-/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and first_split of one that balances.
-/// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an lse
-/// of -inf.
+/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and first_split where it balances.
+/// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an
+/// lse of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);
 
 /// A split has a multiple of so many keys: whole tiles of every shipped schedule.

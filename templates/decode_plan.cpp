@@ -61,7 +61,7 @@ struct Candidates {
 Tile cost_of(const Candidates& tried, const Tile& length, const SplitCosts& costs,
              const Tile& head_blocks, const Tile& row_tiles, const Tile& block_slots) {
   constexpr double us = 1e-6, keys = keys_of_splits;
-  const Tile longest = minimum(length, tried.longest);
+  const Tile longest = maximum(minimum(length, tried.longest), 1.f);
   const Tile alone = longest * (keys * static_cast<double>(costs.lone_key) * us);
   const Tile together =
       tried.shares * head_blocks / row_tiles * (keys * static_cast<double>(costs.read) * us);
@@ -103,8 +103,12 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   const Tile predicted = cost_of(found, lengths, costs, head_blocks, row_tiles, block_slots);
   const Tile cost = where(found.splits <= most_splits, predicted, infinity).named("cost");
   const Tile least = reduce_min(cost, tried);
-  const Tile best = reduce_min(where(cost <= least, lengths, infinity), tried);
-  const Tile length_of_split = cast(best, DType::i32).named("length_of_split");
+  const Tile is_best = cost <= least && cost < infinity;
+  const Tile best = reduce_min(where(is_best, lengths, infinity), tried);
+  // Where there is no room for splits of any length that is tried, each sequence has one.
+  const Tile longest = reduce_max(found.longest, tried);
+  const Tile length_of_split =
+      cast(maximum(minimum(best, longest), 1.f), DType::i32).named("length_of_split");
 
   const Tile in_front = b.loop(sequences, b.fill({number}, 0), [&](const Tile& sum) {
     const Tile own = as_f32(of.splits(sequences, length_of_split));

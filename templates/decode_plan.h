@@ -11,16 +11,17 @@
 namespace flashcore {
 
 /// Inputs kv_lens, i32 [batch], and q_lens if the spec has them. Scalars, i32: most_rows and most_keys, the
-/// most of a sequence; head_blocks, how many blocks share a split's number, for heads and tiles of rows;
-/// row_tiles, the last alone; block_slots, how many blocks the GPU holds at once; and splits, more than there are sequences. Outputs, i32
-/// [batch + 1]: first_split, the number of each sequence's first split, and behind the last sequence how many
-/// splits there are, at most `splits`; and split_keys, how many keys each split of a sequence has at the most,
-/// whole tiles. Of 32 lengths of splits, those that give no more splits, the one that is predicted to take
-/// least with `costs`. Exact up to 2^28 keys a sequence.
+/// most of a sequence; head_blocks, how many blocks share the number of a split, for heads and tiles of
+/// rows; row_tiles, the last alone; block_slots, how many blocks the GPU holds at once; and splits, which
+/// are more than sequences. Outputs, i32 [batch + 1]: first_split, the number of each sequence's first split,
+/// and behind the last sequence how many splits there are, at most `splits`; and split_keys, how many keys
+/// each split of a sequence has at the most, whole tiles. Of 32 lengths of splits, those that give no more
+/// than `splits`, it takes the one that is predicted to take least with `costs`. Counts are exact up to 2^28 keys
+/// a sequence.
 Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs);
 
-/// What the plan says of a split: its sequence and its keys. A block of one that there is not has none of its rows, and
-/// leaves at once.
+/// What the plan says of a split: its sequence and its keys. The blocks of a number that no sequence has
+/// leave at once: `rows` then has none of its `row_count` positions.
 struct PlannedSplit {
   Tile sequence;
   SplitShare share;

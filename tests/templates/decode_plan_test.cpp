@@ -24,7 +24,7 @@ struct Plan {
 struct Launch {
   std::vector<double> kv_lens;
   int splits = 1;
-  int head_blocks = 8, block_slots = 264;
+  int head_blocks = 8, block_slots = 264, most_keys = 1 << 20;
 };
 
 DecodeSpec balanced(int page_size = 0) {
@@ -40,7 +40,8 @@ Plan plan(const Launch& launch, const DecodeSpec& spec = balanced()) {
       generate_for(program, attention_decode_plan_schedules(find_target("sm_90a")),
                    find_target("sm_90a"), false);
   RunInputs in{.extents = {{"B", launch.kv_lens.size()}}, .values = {{"kv_lens", launch.kv_lens}}};
-  for (const int scalar : {1, 1 << 20, launch.head_blocks, 1, launch.block_slots, launch.splits})
+  for (const int scalar :
+       {1, launch.most_keys, launch.head_blocks, 1, launch.block_slots, launch.splits})
     in.scalars.emplace_back(std::int32_t{scalar});
   KernelRun run(program, in);
   run.emulate(kernels.kernels.at(0).source);
@@ -101,6 +102,19 @@ TEST(DecodePlan, WithoutRoomEverySequenceHasOneSplit) {
   const Plan made = plan({.kv_lens = {5, 70'000, 0}, .splits = 3});
   EXPECT_EQ(made.first, (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_GE(made.keys[1], 70'000);
+}
+
+TEST(DecodePlan, SequencesWithoutKeysHaveASplitEach) {
+  const Plan made = plan({.kv_lens = {0, 0, 0}, .splits = 100});
+  EXPECT_EQ(made.first, (std::vector<std::int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(made.keys[1], keys_of_splits);
+}
+
+// Longer than any length that is tried.
+TEST(DecodePlan, AVeryLongSequenceHasNoMoreSplitsThanThereIsRoomFor) {
+  const Plan made = plan({.kv_lens = {20e6, 7}, .splits = 3, .most_keys = 1 << 25});
+  EXPECT_LE(made.first[2], 3);
+  EXPECT_GE(splits_of(made, 0) * made.keys[0], 20'000'000);
 }
 
 // Numbers of a module are few steps of whole numbers: what a launch has room for.
