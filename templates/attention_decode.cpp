@@ -196,8 +196,9 @@ Program attention_decode_combine(const DecodeSpec& decode) {
 Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   ModuleBuilder m("attention_decode");
   if (spec.balances) {
+    // A block of a long split, among short ones, reads contiguous keys no faster than those in pages.
     const SplitCosts costs =
-        split_costs(spec.attention, {spec.rows, row_tile}, spec.page_size, model);
+        split_costs(spec.attention, {spec.rows, row_tile}, /*page_size=*/1, model);
     add_plan_numbers(m, spec, row_tile, costs);
     for (const char* workspace : {"first_split", "split_keys"}) m.workspace(workspace);
     m.kernel(attention_decode_plan(spec, costs));

@@ -12,7 +12,7 @@ py::list tensors_of(const KernelSource& source) {
       if (extent.is_static()) {
         dims.append(extent.value);
       } else {
-        dims.append(extent.name);
+        dims.append(extent.text());
       }
     }
     tensors.append(py::make_tuple(tensor.name, std::string(name_of(tensor.dtype)), tensor.output,

@@ -220,6 +220,23 @@ def test_sequences_of_different_lengths(rng, target, q_len):
         assert_close(out[one], lse[one], q[one], k[one, :, :n], v[one, :, :n], mask=near)
 
 
+def test_a_plan_is_a_program_like_any_other():
+    """Its outputs, which a call makes, have an element more than there are sequences."""
+    spec = fc.AttentionSpec(head_dim=64, kv_lens=True)
+    core, texts = _core.attention_decode(spec.to_json(), 0, "sm_90a", ("packed", 16, False, True))
+    program = fc.Module._of(core).programs[0]
+    plan = fc.jit(program, schedule=fc.Schedule.from_json(texts[0][0]), target="sm_90a")
+    lens = np.array([0, 300, 5000], np.int32)
+    numbers = {"most_rows": 1, "most_keys": 5000, "row_tiles": 1, "head_blocks": 8}
+    first, keys = plan(kv_lens=lens, block_slots=264, splits=60, **numbers)
+    assert first.shape == keys.shape == (4,)
+    assert first[0] == 0 < first[1] < first[2] < first[3] <= 60
+    assert (keys[:3] * np.diff(first) >= lens).all()
+    with pytest.raises(fc.DeviceError) as caught:
+        plan(kv_lens=lens)
+    assert "first_split: i32[B + 1] (output)" in caught.value.fix
+
+
 @pytest.mark.parametrize("page_size", [1, 16, 64])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
 def test_keys_in_pages(rng, page_size, layout):

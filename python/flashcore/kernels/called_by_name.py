@@ -45,7 +45,8 @@ class CalledByName:
                 raise self._refusal(f"takes an array for {name}, which is {what}") from None
             for extent, size in zip(dims, shape, strict=False):
                 if isinstance(extent, str):
-                    extents.setdefault(extent, size)
+                    named, more = _parts(extent)
+                    extents.setdefault(named, size - more)
         if arguments:
             raise self._refusal(f"takes no {', '.join(arguments)}")
         if any(is_watched(array) for array in arrays.values()):
@@ -71,9 +72,10 @@ class CalledByName:
     def _size(self, name: str, dim: int | str, extents: Mapping[str, int]) -> int:
         if isinstance(dim, int):
             return dim
-        if dim not in extents:
-            raise self._refusal(f"cannot allocate {name}: no input carries its length {dim}")
-        return extents[dim]
+        named, more = _parts(dim)
+        if named not in extents:
+            raise self._refusal(f"cannot allocate {name}: no input carries its length {named}")
+        return extents[named] + more
 
     def _refusal(self, why: str) -> DeviceError:
         scalars = [f"{name}: {dtype}" for name, dtype, _ in self._core.scalars]
@@ -86,6 +88,12 @@ class CalledByName:
             f"it {why}",
             f"its arguments are {', '.join(tensors + scalars)}",
         )
+
+
+def _parts(extent: str) -> tuple[str, int]:
+    """The name of an extent such as "B + 1", and how much longer it is."""
+    named, _, more = extent.partition(" + ")
+    return named, int(more or 0)
 
 
 def returned(made: Sequence[Any]) -> Any:
