@@ -44,9 +44,7 @@ void check_decode(const DecodeSpec& spec) {
            "kv_lens = true");
   if (spec.balances && (!a.kv_lens || spec.rows != DecodeRows::packed || spec.combines_tiles))
     refuse("splits that are balanced over sequences",
-           "their numbers follow from kv_lens, for packed rows "
-           "that are combined one by one",
-           "balances = false");
+           "a plan needs kv_lens, rows = packed and combines_tiles = false", "balances = false");
 }
 
 }  // namespace

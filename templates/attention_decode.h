@@ -34,8 +34,8 @@ struct DecodeSpec {
   /// each: for many rows, which have few splits, and packed sequences. Otherwise it has one row, and
   /// any number of them.
   bool combines_tiles = false;
-  /// A sequence has the more splits the more keys it has, and a program in front of the others says which:
-  /// for sequences of different lengths, of a spec with kv_lens whose rows are packed.
+  /// Sequences with more keys have more splits, and attention_decode_plan computes how many. The spec has
+  /// kv_lens, and the rows are packed.
   bool balances = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
@@ -46,8 +46,9 @@ struct DecodeSpec {
 /// max_q_len, or most_packed_rows, which is that times the heads of a group. Outputs, f32: partial
 /// [batch, heads, splits, q_len, dim], the sums of values weighted by 2^(score - maximum), scores in base-2
 /// units, and partial_max and partial_sum [batch, heads, splits, q_len], the maximum and the sum of the
-/// weights; of packed sequences without batch. The length `splits` is the caller's choice (decode_splits). Each split has equally many keys, a multiple of
-/// keys_of_splits; those behind the last key have none, a sum of 0 and zeros.
+/// weights; of packed sequences without batch. The length `splits` is the caller's choice
+/// (decode_splits). Each split has equally many keys, a multiple of keys_of_splits; those behind the last key
+/// have none, a sum of 0 and zeros.
 ///
 /// Where splits are balanced partials have no batch either: the splits of one sequence follow those of the
 /// other. Inputs besides: first_split and split_keys, which attention_decode_plan makes (decode_plan.h).

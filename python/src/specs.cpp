@@ -1,4 +1,6 @@
 // Specs and schedules cross as JSON: the form in which they are saved as well.
+#include <limits>
+
 #include <pybind11/stl.h>
 
 #include "codegen/why_not.h"

@@ -25,6 +25,13 @@ namespace {
 
 bool is_causal(const Site& s) { return s.kv_idx <= s.q_idx + s.kv_len - s.q_len; }
 
+/// The last `window` keys up to a row's own.
+auto sees_window(int window) {
+  return [window](const Site& s) {
+    return is_causal(s) && s.kv_idx > s.q_idx + s.kv_len - s.q_len - window;
+  };
+}
+
 AttentionSpec grouped(int head_dim, int heads, int kv_heads) {
   return {.head_dim = head_dim, .heads = heads, .kv_heads = kv_heads, .lse = true};
 }
@@ -99,10 +106,7 @@ TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
   expect_right({spec, 256, DecodeRows::packed_in_registers}, problem);
   // Splits begin at the first key of a window, rounded to whole tiles.
   spec.mask = Mask("kv_idx <= q_idx + kv_len - q_len & kv_idx > q_idx + kv_len - q_len - 90");
-  problem.visible = [](const Site& s) {
-    const int at = s.q_idx + s.kv_len - s.q_len;
-    return s.kv_idx <= at && s.kv_idx > at - 90;
-  };
+  problem.visible = sees_window(90);
   expect_right({spec, 64, DecodeRows::packed_in_registers}, problem);
 }
 
@@ -233,16 +237,12 @@ TEST(AttentionDecode, SplitsShareTheKeysOfAWindow) {
         AttentionSpec spec = grouped(64, 4, 1);
         spec.mask = sliding_window(window - 1, 0);
         spec.kv_lens = true;
-        expect_right({.attention = spec, .rows = of},
-                     {.batch = 2,
-                      .q_len = rows,
-                      .kv_len = 700,
-                      .splits = 2,
-                      .kv_lens = {700, 45},
-                      .visible = [&](const Site& s) {
-                        const auto at = s.q_idx + s.kv_len - s.q_len;
-                        return s.kv_idx <= at && s.kv_idx > at - window;
-                      }});
+        expect_right({.attention = spec, .rows = of}, {.batch = 2,
+                                                       .q_len = rows,
+                                                       .kv_len = 700,
+                                                       .splits = 2,
+                                                       .kv_lens = {700, 45},
+                                                       .visible = sees_window(window)});
       }
 }
 
@@ -284,10 +284,7 @@ TEST(AttentionDecode, SplitsAreBalancedOverSequences) {
                            .kv_len = 1000,
                            .splits = 7,
                            .kv_lens = {1000, 45},
-                           .visible = [](const Site& s) {
-                             const auto at = s.q_idx + s.kv_len - s.q_len;
-                             return s.kv_idx <= at && s.kv_idx > at - 300;
-                           }});
+                           .visible = sees_window(300)});
 }
 
 // More sequences than a tile has.
