@@ -150,9 +150,13 @@ void ScheduleCheck::persistence() const {
   if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma",
            "only the copy engine can load the next tile during the epilogue");
-  for (std::size_t i = 0; i < f.axes.size(); ++i)
-    if (f.axes[i].ragged && f.axes[i].kind == AxisKind::parallel_tiles && !f.axes[i].alias_of)
-      tiles_beyond_segments(AxisId(i));
+  for (std::size_t i = 0; i < f.axes.size(); ++i) {
+    if (!f.axes[i].ragged || f.axes[i].alias_of) continue;
+    if (f.axes[i].kind == AxisKind::parallel)
+      refuse(fmt::format(" with the ragged axis {}", f.axes[i].name),
+             "a block behind the end of the segment leaves before its role begins");
+    if (f.axes[i].kind == AxisKind::parallel_tiles) tiles_beyond_segments(AxisId(i));
+  }
 }
 
 /// Persistent blocks compute tiles behind the end of their segment, of which nothing may be stored, and whose

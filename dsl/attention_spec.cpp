@@ -96,7 +96,22 @@ std::vector<std::string> check(const AttentionSpec& spec) {
       reasons.push_back(fmt::format(
           "{} = {} with layout thd: packed sequences have lengths of their own; leave it open",
           name, *length));
-  for (const auto& [name, given] : {std::pair{"q_lens", spec.q_lens}, {"kv_lens", spec.kv_lens}})
+  if (spec.page_size < 0)
+    reasons.push_back(fmt::format(
+        "page_size = {}: a page has at least one key; 0 for keys that are not in pages",
+        spec.page_size));
+  if (spec.paged() && !spec.kv_lens)
+    reasons.push_back(
+        fmt::format("page_size = {} without kv_lens: a table of pages does not say where a sequence "
+                    "ends; kv_lens = true",
+                    spec.page_size));
+  if (spec.paged() && spec.kv_len)
+    reasons.push_back(fmt::format(
+        "kv_len = {} with page_size = {}: a call's table of pages says how many keys there is room "
+        "for; leave it open",
+        *spec.kv_len, spec.page_size));
+  for (const auto& [name, given] :
+       {std::pair{"q_lens", spec.q_lens}, {"kv_lens", spec.kv_lens && !spec.paged()}})
     if (spec.packed() && given)
       reasons.push_back(fmt::format(
           "{} with layout thd: cu_seqlens_q and cu_seqlens_k say the lengths already; leave it out",
@@ -131,6 +146,11 @@ AttentionSpec nearest_valid(AttentionSpec spec) {
     spec.heads = spec.kv_heads = 0;
   for (std::optional<int>* length : {&spec.batch, &spec.q_len, &spec.kv_len})
     if (*length && **length < 1) length->reset();
+  spec.page_size = std::max(spec.page_size, 0);
+  if (spec.paged()) {
+    spec.kv_lens = true;
+    spec.kv_len.reset();
+  }
   if (!check(spec.mask).empty()) spec.mask = full();
   if (!check(spec.score).empty()) spec.score = {};
   if (!check(spec.sink).empty()) spec.sink = {};

@@ -49,6 +49,11 @@ constexpr int most_split_dim = 256;
 /// q_lens and kv_lens, i32 [batch], how much of each sequence there is; rows beyond it become zeros
 /// with an lse of -inf. Expressions see positions within a sequence and its own lengths. Any length
 /// may be 0.
+///
+/// Keys in pages, as servers keep them (PagedAttention, Kwon et al., arXiv:2309.06180): k and v are
+/// [pages, page_size, kv_heads, head_dim], and page_table, i32 [batch, max_pages], names the pages of
+/// each sequence in order. kv_lens says how many keys it has, also where its query rows are packed; what
+/// the table says beyond is not read.
 struct AttentionSpec {
   int head_dim = 0;    ///< 1 to 512, with another head_dim_v to 576
   int head_dim_v = 0;  ///< 0: head_dim
@@ -62,6 +67,7 @@ struct AttentionSpec {
   TensorLayout layout = TensorLayout::bhsd;
   bool lse = false;                      ///< also return the log-sum-exp of every row
   bool q_lens = false, kv_lens = false;  ///< padded: the sequences have lengths of their own
+  int page_size = 0;                     ///< keys of a page; 0: keys are not in pages
   /// Right for every finite score, at the cost of a few operations a row and tile; otherwise up to
   /// 2^28 in base-2 units, beyond which a row's weights may not be finite.
   bool large_scores = false;
@@ -82,6 +88,7 @@ struct AttentionSpec {
     return dtype == DType::f32 && products == Products::full;
   }
   [[nodiscard]] bool packed() const { return layout == TensorLayout::thd; }
+  [[nodiscard]] bool paged() const { return page_size > 0; }
 };
 
 /// The tensors that the spec's expressions capture, one of a name, in the order of a launch.

@@ -137,6 +137,7 @@ void for_each_field(Spec& spec, Visit&& visit) {
   visit("lse", spec.lse);
   visit("q_lens", spec.q_lens);
   visit("kv_lens", spec.kv_lens);
+  visit("page_size", spec.page_size);
   visit("large_scores", spec.large_scores);
   visit("deterministic", spec.deterministic);
   visit("batch", spec.batch);

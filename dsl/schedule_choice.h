@@ -32,7 +32,7 @@ class ScheduleChoice {
   ScheduleChoice& operator=(const ScheduleChoice&) = delete;
   virtual ~ScheduleChoice() = default;
 
-  /// The program's named extents on which the choice depends. At most `max_extents`.
+  /// The program's named extents, and its i32 scalars, on which the choice depends. At most `max_extents`.
   [[nodiscard]] virtual const std::vector<std::string>& extents() const = 0;
   static constexpr std::size_t max_extents = 8;
 

@@ -1,5 +1,6 @@
 #include "runtime/dispatcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "codegen/generate.h"
@@ -63,7 +64,7 @@ Dispatcher::Dispatcher(Program program, const Target& target,
 Dispatcher::Dispatcher(const Program& program, std::shared_ptr<ScheduleChoice> choice,
                        Builds builds)
     : tensors_(program.function().tensors),
-      scalar_count_(program.function().parameters.size()),
+      scalars_(program.function().parameters),
       kernels_(std::make_shared<KernelsAtHand>(program.name(), builds(program))),
       alternatives_(std::make_shared<AlternativesAtHand>(program, std::move(builds))) {
   set_choice(std::move(choice));
@@ -79,21 +80,7 @@ void Dispatcher::set_choice(std::shared_ptr<ScheduleChoice> choice) {
   const std::vector<std::string>& extents = choice->extents();
   if (extents.size() > ScheduleChoice::max_extents)
     throw InternalError("a choice that depends on more than eight extents");
-  for (const std::string& extent : extents) {
-    const std::size_t found = made->places.size();
-    for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
-      const std::vector<Extent>& dims = tensors_[tensor].dims;
-      for (std::size_t dim = 0; dim < dims.size() && made->places.size() == found; ++dim) {
-        if (dims[dim].name == extent)
-          made->places.push_back({static_cast<int>(tensor), static_cast<int>(dim), dims[dim].plus});
-      }
-    }
-    if (made->places.size() == found)
-      throw SpecError({.what = "a choice by the extent " + extent,
-                       .why = "no tensor of the program has it",
-                       .fix = "a choice that is made for this program",
-                       .where = {}});
-  }
+  for (const std::string& extent : extents) made->places.push_back(find_length(extent));
   made->has_alternatives = choice->has_alternatives();
   made->choice = std::move(choice);
   const NoFork whole;
@@ -102,13 +89,36 @@ void Dispatcher::set_choice(std::shared_ptr<ScheduleChoice> choice) {
   chosen_.store(choices_.back().get(), std::memory_order_release);
 }
 
+Dispatcher::Place Dispatcher::find_length(const std::string& name) const {
+  for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+    const std::vector<Extent>& dims = tensors_[tensor].dims;
+    for (std::size_t dim = 0; dim < dims.size(); ++dim)
+      if (dims[dim].name == name)
+        return {static_cast<int>(tensor), static_cast<int>(dim), dims[dim].plus};
+  }
+  const auto scalar = std::ranges::find(scalars_, name, &ir::Parameter::name);
+  if (scalar != scalars_.end() && scalar->dtype == DType::i32)
+    return {.scalar = static_cast<int>(scalar - scalars_.begin())};
+  throw SpecError({.what = "a choice by the extent " + name,
+                   .why = "no tensor of the program has it, and it is no i32 scalar",
+                   .fix = "a choice that is made for this program",
+                   .where = {}});
+}
+
 std::shared_ptr<ScheduleChoice> Dispatcher::choice() const { return chosen().choice; }
 
 std::span<const std::int64_t> Dispatcher::lengths_of(const Chosen& chosen,
                                                      std::span<const TensorView> tensors,
+                                                     std::span<const ScalarValue> scalars,
                                                      Lengths& lengths) {
   for (std::size_t i = 0; i < chosen.places.size(); ++i) {
     const Place& place = chosen.places[i];
+    if (place.scalar >= 0) {
+      const auto scalar = static_cast<std::size_t>(place.scalar);
+      const bool is_there = scalar < scalars.size() && scalars[scalar].dtype() == DType::i32;
+      lengths[i] = is_there ? scalars[scalar].i32() : 0;
+      continue;
+    }
     const auto tensor = static_cast<std::size_t>(place.tensor);
     const bool has_it = tensor < tensors.size() && place.dim < tensors[tensor].rank;
     lengths[i] = has_it ? tensors[tensor].shape[place.dim] - place.plus : 0;
@@ -124,10 +134,11 @@ std::size_t Dispatcher::number_of(const Chosen& chosen, std::span<const std::int
   return chosen.choice->choose(lengths);
 }
 
-std::size_t Dispatcher::list_for(std::span<const TensorView> tensors) const {
+std::size_t Dispatcher::list_for(std::span<const TensorView> tensors,
+                                 std::span<const ScalarValue> scalars) const {
   const Chosen& now = chosen();
   Lengths memory;
-  return number_of(now, lengths_of(now, tensors, memory));
+  return number_of(now, lengths_of(now, tensors, scalars, memory));
 }
 
 Dispatcher::AlternativeLaunch Dispatcher::launch_alternative(const Chosen& chosen,
@@ -138,7 +149,7 @@ Dispatcher::AlternativeLaunch Dispatcher::launch_alternative(const Chosen& chose
                                                              Workspace& workspace) {
   // Arguments of another number are for a kernel to refuse.
   const bool may = chosen.has_alternatives && !tensors.empty() && tensors[0].device >= 0 &&
-                   tensors.size() == tensors_.size() && scalars.size() == scalar_count_;
+                   tensors.size() == tensors_.size() && scalars.size() == scalars_.size();
   if (!may) return AlternativeLaunch::none;
   const int device = tensors[0].device;
   const std::optional<std::size_t> number =
@@ -161,7 +172,7 @@ bool Dispatcher::launch_alternative(std::span<const TensorView> tensors,
                                     Workspace& workspace) {
   const Chosen& now = chosen();
   Lengths memory;
-  return launch_alternative(now, lengths_of(now, tensors, memory), tensors, scalars, stream,
+  return launch_alternative(now, lengths_of(now, tensors, scalars, memory), tensors, scalars, stream,
                             workspace) == AlternativeLaunch::done;
 }
 
@@ -169,7 +180,7 @@ void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const Sca
                         CudaStream stream, Workspace& workspace) {
   Chosen& now = chosen();
   Lengths memory;
-  const std::span<const std::int64_t> lengths = lengths_of(now, tensors, memory);
+  const std::span<const std::int64_t> lengths = lengths_of(now, tensors, scalars, memory);
   const AlternativeLaunch alternative =
       launch_alternative(now, lengths, tensors, scalars, stream, workspace);
   if (alternative == AlternativeLaunch::done) return;

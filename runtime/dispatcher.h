@@ -88,8 +88,10 @@ class Dispatcher {
   /// The alternative of this number; null unless it is built and launches may run it.
   [[nodiscard]] AlternativeModule* built_alternative(std::size_t number) const;
 
-  /// The number of the list that a launch with these tensors wants, by choice().
-  [[nodiscard]] std::size_t list_for(std::span<const TensorView> tensors) const;
+  /// The number of the list that a launch with these arguments wants, by choice(). Scalars that are not
+  /// given count as 0.
+  [[nodiscard]] std::size_t list_for(std::span<const TensorView> tensors,
+                                     std::span<const ScalarValue> scalars = {}) const;
 
   /// Builds the kernel under the first of the schedules that fits, as for a launch whose list this
   /// is, and loads it on a device unless that is -1: such launches wait for nothing then. Throws what
@@ -116,16 +118,20 @@ class Dispatcher {
 
  private:
   struct Chosen;
-  /// Where a named extent stands in the shapes of a launch.
+  /// Where a named extent stands in the shapes of a launch, or a scalar among its scalars.
   struct Place {
     int tensor = 0, dim = 0, plus = 0;
+    int scalar = -1;
   };
   using Lengths = std::array<std::int64_t, ScheduleChoice::max_extents>;
 
   /// Reads them off the shapes; zeros where the tensors are not the program's, which a launch says.
   static std::span<const std::int64_t> lengths_of(const Chosen& chosen,
                                                   std::span<const TensorView> tensors,
+                                                  std::span<const ScalarValue> scalars,
                                                   Lengths& lengths);
+  /// Throws SpecError where the program has no extent and no scalar of this name.
+  [[nodiscard]] Place find_length(const std::string& name) const;
   static std::size_t number_of(const Chosen& chosen, std::span<const std::int64_t> lengths);
   enum class AlternativeLaunch {
     done,
@@ -140,7 +146,7 @@ class Dispatcher {
   [[nodiscard]] Chosen& chosen() const { return *chosen_.load(std::memory_order_acquire); }
 
   const std::vector<ir::Tensor> tensors_;
-  const std::size_t scalar_count_;
+  const std::vector<ir::Parameter> scalars_;
   const std::shared_ptr<KernelsAtHand> kernels_;
   const std::shared_ptr<AlternativesAtHand> alternatives_;
   std::mutex choosing_;

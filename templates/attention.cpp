@@ -1,5 +1,6 @@
 #include "templates/attention.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,19 +20,20 @@ struct State {
 /// The tensor of an operand, or those of its parts.
 class Operand {
  public:
-  Operand(const AttentionTensors& t, bool in_parts, const std::string& name, const Extent& heads,
-          const Extent& length, int dim) {
-    if (!in_parts) tensors_.emplace_back("", t.input(name, heads, length, dim));
+  /// `declare` makes a tensor of it, from a name and a dtype.
+  template <class Declare>
+  Operand(bool in_parts, const std::string& name, const Declare& declare) {
+    if (!in_parts) tensors_.emplace_back("", declare(name, std::nullopt));
     for (const char* part : part_names)
-      if (in_parts)
-        tensors_.emplace_back(part, t.input(name + part, heads, length, dim, DType::bf16));
+      if (in_parts) tensors_.emplace_back(part, declare(name + part, DType::bf16));
   }
 
-  [[nodiscard]] Factor load_tiles(const AttentionTensors& t, const Index& head, Axis rows,
-                                  Axis columns, const std::string& name) const {
+  /// `load_one` loads a tile of a tensor.
+  template <class Load>
+  [[nodiscard]] Factor load_tiles(const std::string& name, const Load& load_one) const {
     Factor tiles;
     for (const auto& [part, tensor] : tensors_)
-      tiles.push_back(load(t.at(tensor, head, rows, columns)).named(name + part));
+      tiles.push_back(load_one(tensor).named(name + part));
     return tiles;
   }
 
@@ -46,11 +48,18 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   const int width = in_parts ? value_columns(spec) : spec.stored_value_dim();
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", width);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
-  const Operand q(t, in_parts, "q", t.heads, t.q_len, spec.stored_dim());
-  const Operand k(t, in_parts, "k", t.kv_heads, t.kv_len, spec.stored_dim());
+  const Operand q(in_parts, "q", [&](const std::string& called, std::optional<DType> type) {
+    return t.input(called, t.heads, t.q_len, spec.stored_dim(), type);
+  });
+  const auto declare_keys = [&](int columns) {
+    return [&t, columns](const std::string& called, std::optional<DType> type) {
+      return t.key_input(called, columns, type);
+    };
+  };
+  const Operand k(in_parts, "k", declare_keys(spec.stored_dim()));
   std::vector<Operand> v;
   for (const std::string& range : in_parts ? names_of_values(spec) : std::vector<std::string>{"v"})
-    v.emplace_back(t, in_parts, range, t.kv_heads, t.kv_len, width);
+    v.emplace_back(in_parts, range, declare_keys(width));
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
 
@@ -62,17 +71,24 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
     return in_parts ? loaded : factor_of(spec, loaded[0]);
   };
 
-  const Factor query = factor(q.load_tiles(t, t.head, rows, d, "query"));
+  const auto load_keys = [&](Axis columns) {
+    return [&t, &kv_head, cols, columns](const Tensor& keys) {
+      return t.load_keys(keys, kv_head, cols, columns);
+    };
+  };
+
+  const Factor query = factor(
+      q.load_tiles("query", [&](const Tensor& rows_of) { return load(t.at(rows_of, t.head, rows, d)); }));
   const SoftmaxUnits units = t.softmax_units(scale);
   const SoftmaxStart softmax =
       t.start_softmax(rows, cols, units.unit, units.products_alone ? scale : Tile());
   State start{softmax.row_max.named("row_max"), softmax.row_sum.named("row_sum"), {}};
   while (start.outs.size() < v.size()) start.outs.push_back(b.fill({rows, dv}, 0).named("out"));
   const State last = b.loop(cols, start, [&](const State& s) {
-    const Factor key = k.load_tiles(t, kv_head, cols, d, "key");
+    const Factor key = k.load_tiles("key", load_keys(d));
     std::vector<Factor> values;
     for (const Operand& range : v)
-      values.push_back(range.load_tiles(t, kv_head, cols, dv, "value"));
+      values.push_back(range.load_tiles("value", load_keys(dv)));
     const Tile scores = t.scores(product_of(spec, query, transpose(factor(key))), units.scale, rows,
                                  cols, units.unit)
                             .named("scores");

@@ -17,6 +17,9 @@ AttentionSpec without_sink(const AttentionSpec& spec) {
   if (spec.dtype == DType::f32)
     refuse("the backward of attention with dtype f32", "its products take bf16 and f16 operands",
            "dtype bf16 or f16");
+  if (spec.paged())
+    refuse("the backward of attention over pages", "gradients of pages are not added up",
+           "keys and values that are contiguous");
   AttentionSpec inner = spec;
   inner.sink = {};
   return inner;

@@ -56,7 +56,7 @@ std::optional<std::size_t> AttentionChooser::find_alternative(const AttentionPro
 
 Alternative AttentionChooser::alternative(std::size_t number) const {
   if (splits_)
-    return attention_with_split_keys(spec_, target_, blocks_.at(number), /*page_size=*/0,
+    return attention_with_split_keys(spec_, target_, blocks_.at(number),
                                      model_ ? *model_ : CostModel::first());
   return {attention_in_parts(spec_), attention_in_parts_schedules(spec_, target_)};
 }

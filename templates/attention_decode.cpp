@@ -1,5 +1,6 @@
 #include "templates/attention_decode.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -27,24 +28,18 @@ void refuse(std::string what, std::string why, std::string fix) {
 
 void check_decode(const DecodeSpec& spec) {
   const AttentionSpec& a = spec.attention;
-  if (a.packed() && spec.page_size)
-    refuse("pages with layout thd", "a table of pages has a row for each sequence of a batch",
-           "layout bhsd or bshd");
-  if (a.packed() && !spec.combines_tiles)
+  if (a.packed() && !spec.combines_tiles && !spec.balances)
     refuse("decoding with layout thd and combines_tiles = false",
-           "a block for each row does not know whether a sequence has it", "combines_tiles = true");
+           "a block for each row does not know whether a sequence has it",
+           "combines_tiles = true, or balances = true");
   if (a.dtype == DType::f32)
     refuse("decoding with dtype f32", "its products take bf16 and f16 operands",
            "dtype bf16 or f16, or attention_forward");
-  if (spec.page_size < 0)
-    refuse(fmt::format("pages of {} keys", spec.page_size), "a page has at least one",
-           "0 for contiguous keys");
-  if (spec.page_size && !a.kv_lens)
-    refuse("pages without kv_lens", "a table of pages does not say where a sequence ends",
-           "kv_lens = true");
-  if (spec.balances && (!a.kv_lens || spec.rows != DecodeRows::packed || spec.combines_tiles))
+  const bool differ = a.kv_lens || a.packed();
+  if (spec.balances && (!differ || spec.rows != DecodeRows::packed || spec.combines_tiles))
     refuse("splits that are balanced over sequences",
-           "a plan needs kv_lens, rows = packed and combines_tiles = false", "balances = false");
+           "a plan needs kv_lens or layout thd, rows = packed and combines_tiles = false",
+           "balances = false");
 }
 
 }  // namespace
@@ -60,22 +55,25 @@ Program attention_decode_split(const DecodeSpec& decode) {
   const Axis split = b.parallel("split", Extent("splits"));
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", spec.stored_value_dim());
   const Axis rows = b.parallel_tiles("rows", packs ? t.q_len * spec.group() : t.q_len);
-  const Axis cols = b.tiles("cols", KeyValueCache::longest(t, decode.page_size));
+  const Axis cols = b.tiles("cols", t.kv_len);
   const Tensor q = t.input("q", t.heads, t.q_len, spec.stored_dim());
-  const KeyValueCache cache(t, decode.page_size);
+  const Tensor k = t.key_input("k", spec.stored_dim());
+  const Tensor v = t.key_input("v", spec.stored_value_dim());
+  t.declare_page_table();
   const DecodePartials partial(t, decode, [&](const char* name, const auto& dims) {
     return b.output(name, DType::f32, dims);
   });
   const Tile scale = b.scalar("scale", DType::f32, /*positive=*/true);
-  std::optional<PlannedSplit> planned;
+  std::optional<SplitPlan> plan;
+  SplitOwner owner;
   if (decode.balances) {
-    planned = load_planned_split(t, split, rows, length(q, t.length_dim()) * spec.group());
-    t.own_sequence = planned->sequence;
+    owner = plan.emplace(t).find_owner(split);
+    t.own_sequence = owner.sequence;
   }
-  const DecodeSequence own = place_rows(t, decode, q, cache, rows);
+  const DecodeSequence own = place_rows(t, decode, q, k, rows, owner.exists);
   const SeenKeys visible = seen_keys(decode, own.q_len, own.kv_len);
   const SplitShare share =
-      planned ? planned->share : equal_share(visible, split, partial.count_splits(partial.values));
+      plan ? plan->load_share(split) : equal_share(visible, split, partial.count_splits(partial.values));
   const Tile begin = place_split(decode, own, visible, share, cols);
   declare_captured(b, captured_tensors(spec));
 
@@ -90,14 +88,14 @@ Program attention_decode_split(const DecodeSpec& decode) {
     // The first split starts from the sink.
     const ScoreSite site{t.sequence(), at.head, at.row, {}, own.q_len, own.kv_len};
     const Tile sink = apply(spec.sink, site) * units.unit;
-    const Tile first = (planned ? share.skipped : index(split)) == 0;
+    const Tile first = (plan ? share.skipped : index(split)) == 0;
     const Tile begun = units.products_alone ? sink / scale : sink;
     start.row_max = where(first, maximum(start.row_max, begun), lowest);
     start.row_sum = where(first, b.fill({rows}, 1), 0);
   }
   const State last = b.loop(cols, start, [&](const State& s) {
-    const Tile key = cache.load_keys(at.kv_head, cols, begin, d).named("key");
-    const Tile value = cache.load_values(at.kv_head, cols, begin, dv).named("value");
+    const Tile key = t.load_keys(k, at.kv_head, cols, d, begin).named("key");
+    const Tile value = t.load_keys(v, at.kv_head, cols, dv, begin).named("value");
     const ScoreSite site{t.sequence(), at.head, at.row, index(cols) + begin, own.q_len, own.kv_len};
     const Tile products = dot(query, transpose(key));
     const Tile scores = t.scores_at(site, products, units.scale, units.unit).named("scores");
@@ -107,23 +105,20 @@ Program attention_decode_split(const DecodeSpec& decode) {
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
-  store(partial.at(partial.values, at.head_at, split, at.row_at, dv), last.out);
+  const Index row_at = plan && spec.packed() ? Index(at.row) : at.row_at;
+  store(partial.at(partial.values, at.head_at, split, row_at, dv), last.out);
   // As the weights were made with it: the rounding error of the product is the same in all of them.
-  store(partial.at(partial.maxima, at.head_at, split, at.row_at), units.in_base2(last.row_max));
-  store(partial.at(partial.sums, at.head_at, split, at.row_at), last.row_sum);
+  store(partial.at(partial.maxima, at.head_at, split, row_at), units.in_base2(last.row_max));
+  store(partial.at(partial.sums, at.head_at, split, row_at), last.row_sum);
   return b.finish();
 }
 
 namespace {
 
 /// One row a block, and a tile of splits after the other.
-State combine_row(ProgramBuilder& b, const DecodePartials& in, bool planned, Axis row, Axis dv) {
+State combine_row(ProgramBuilder& b, const DecodePartials& in, Axis splits, const Index& row,
+                  Axis dv) {
   const AttentionTensors& t = in.t;
-  const Axis splits = b.tiles("splits", Extent("splits"));
-  if (planned) {
-    const SplitRange own = load_split_range(t);
-    b.segment(splits, own.first, own.end);
-  }
   const auto of_split = [&](const Tensor& tensor) {
     return load(in.at(tensor, t.head, splits, row));
   };
@@ -169,8 +164,11 @@ State combine_rows(ProgramBuilder& b, const DecodePartials& in, int most, Axis r
 Program attention_decode_combine(const DecodeSpec& decode) {
   check_decode(decode);
   const AttentionSpec& spec = decode.attention;
+  const bool finds_sequences = decode.balances && spec.packed();
   ProgramBuilder b("attention_decode_combine");
-  AttentionTensors t = declare_attention(b, spec);
+  AttentionTensors t =
+      declare_attention(b, spec, Heads::queries,
+                        finds_sequences ? Sequences::computed : Sequences::along_an_axis);
   const Axis row =
       decode.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());
@@ -179,10 +177,23 @@ Program attention_decode_combine(const DecodeSpec& decode) {
   });
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  t.set_segments_alone(row, Heads::queries);
-  const State last = decode.combines_tiles
-                         ? combine_rows(b, in, most_combined_splits(spec, decode.rows), row, dv)
-                         : combine_row(b, in, decode.balances, row, dv);
+  Index own_row = row;
+  State last;
+  if (decode.combines_tiles) {
+    t.set_segments_alone(row, Heads::queries);
+    last = combine_rows(b, in, most_combined_splits(spec, decode.rows), row, dv);
+  } else {
+    if (finds_sequences) {
+      const Tensor starts = b.input("cu_seqlens_q", DType::i32, {t.batch_size + 1});
+      // Rows behind the last sequence belong to none.
+      b.segment(row, 0, load(starts(length(starts, 0) - 1)));
+      t.own_sequence = (searchsorted(starts, index(row)) - 1).named("sequence");
+      own_row = index(row) - load(starts(t.own_sequence));
+    }
+    const Axis splits = b.tiles("splits", Extent("splits"));
+    if (decode.balances) SplitPlan(t).place_splits(splits);
+    last = combine_row(b, in, splits, own_row, dv);
+  }
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) empty = empty || index(row) >= t.given_length("q_lens");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
@@ -195,8 +206,9 @@ Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& m
   ModuleBuilder m("attention_decode");
   if (spec.balances) {
     // A block of a long split, among short ones, reads contiguous keys no faster than those in pages.
-    const SplitCosts costs =
-        split_costs(spec.attention, {spec.rows, row_tile}, /*page_size=*/1, model);
+    AttentionSpec in_pages = spec.attention;
+    in_pages.page_size = std::max(in_pages.page_size, 1);
+    const SplitCosts costs = split_costs(in_pages, {spec.rows, row_tile}, model);
     add_plan_numbers(m, spec, row_tile, costs);
     for (const char* workspace : {"first_split", "split_keys"}) m.workspace(workspace);
     m.kernel(attention_decode_plan(spec, costs));

@@ -25,17 +25,13 @@ enum class DecodeRows {
 
 struct DecodeSpec {
   AttentionSpec attention;  ///< of dtype bf16 or f16
-  /// Keys of a page; 0: keys are contiguous. With pages k and v are [pages, page_size, kv_heads,
-  /// dim], and page_table, i32 [batch, max_pages], names the pages of each sequence in order. The
-  /// spec then has kv_lens: what the table says beyond a sequence's end is not read.
-  int page_size = 0;
   DecodeRows rows = DecodeRows::packed;
   /// A block of the second program has a tile of query rows, and at most most_combined_splits of
   /// each: for many rows, which have few splits, and packed sequences. Otherwise it has one row, and
   /// any number of them.
   bool combines_tiles = false;
-  /// Sequences with more keys have more splits, and attention_decode_plan computes how many. The spec has
-  /// kv_lens, and the rows are packed.
+  /// Sequences with more keys have more splits, and attention_decode_plan computes how many. The rows are
+  /// packed, and sequences have lengths of their own: kv_lens, or those of layout thd.
   bool balances = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
@@ -50,11 +46,13 @@ struct DecodeSpec {
 /// (decode_splits). Each split has equally many keys, a multiple of keys_of_splits; those behind the last key
 /// have none, a sum of 0 and zeros.
 ///
-/// Where splits are balanced partials have no batch either: the splits of one sequence follow those of the
-/// other. Inputs besides: first_split and split_keys, which attention_decode_plan makes (decode_plan.h).
+/// Where splits are balanced partials have no batch either, and of packed sequences the rows of one alone,
+/// most_rows: the splits of one sequence follow those of the other. Inputs besides: first_split and
+/// split_keys, which attention_decode_plan makes (decode_plan.h).
 Program attention_decode_split(const DecodeSpec& spec);
 
-/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, and first_split where it balances.
+/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, cu_seqlens_q of packed sequences,
+/// and first_split where it balances.
 /// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an
 /// lse of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);

@@ -17,7 +17,7 @@ std::vector<std::string> names_of_values(const AttentionSpec& spec) {
 }
 
 bool can_attend_in_parts(const AttentionSpec& spec, const Target& target) {
-  return spec.splits_products() && target.wgmma && target.tma;
+  return spec.splits_products() && !spec.paged() && target.wgmma && target.tma;
 }
 
 Program split_operand(const AttentionSpec& spec, const std::string& name) {

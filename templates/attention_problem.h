@@ -14,6 +14,7 @@ struct AttentionProblem {
   std::int64_t batch = 0, heads = 0;  ///< of the queries
   std::int64_t q_len = 0,
                kv_len = 0;  ///< the longest sequence's, of packed ones the mean; 0: not known
+  std::int64_t longest_q_len = 0;  ///< of packed sequences; 0: not known
 };
 
 /// From the least to the most.
@@ -33,7 +34,8 @@ inline AttentionProblem as_fixed_by(const AttentionSpec& spec, const AttentionPr
   return {.batch = spec.batch.value_or(problem.batch),
           .heads = spec.heads ? spec.heads : problem.heads,
           .q_len = spec.q_len.value_or(problem.q_len),
-          .kv_len = spec.kv_len.value_or(problem.kv_len)};
+          .kv_len = spec.kv_len.value_or(problem.kv_len),
+          .longest_q_len = problem.longest_q_len};
 }
 inline AttentionProblems as_fixed_by(const AttentionSpec& spec, const AttentionProblems& problems) {
   const AttentionProblem fixed = as_fixed_by(spec, AttentionProblem{});

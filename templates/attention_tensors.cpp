@@ -102,7 +102,8 @@ AttentionTensors declare_attention(ProgramBuilder& builder, const AttentionSpec&
   t.heads = spec.heads ? Extent(spec.heads) : Extent(std::string("H"));
   t.kv_heads = spec.kv_heads ? Extent(spec.kv_heads) : t.heads;
   t.q_len = extent_or(spec.q_len, spec.packed() ? "Tq" : "Sq");
-  t.kv_len = extent_or(spec.kv_len, spec.packed() ? "Tk" : "Sk");
+  t.kv_len = spec.paged() ? Extent("max_pages") * spec.page_size
+                          : extent_or(spec.kv_len, spec.packed() ? "Tk" : "Sk");
   if (sequences == Sequences::along_an_axis) t.batch = builder.parallel("batch", t.batch_size);
   t.head = builder.parallel("head", heads == Heads::keys ? t.kv_heads : t.heads);
   return t;
@@ -116,6 +117,31 @@ Tensor AttentionTensors::input(const std::string& name, const Extent& head_count
 Tensor AttentionTensors::output(const std::string& name, const Extent& head_count,
                                 const Extent& length, int dim, std::optional<DType> type) const {
   return builder->output(name, type.value_or(spec->dtype), dims(*this, head_count, length, dim));
+}
+
+Tensor AttentionTensors::key_input(const std::string& name, int dim,
+                                   std::optional<DType> type) const {
+  if (!spec->paged()) return input(name, kv_heads, kv_len, dim, type);
+  return builder->input(name, type.value_or(spec->dtype),
+                        {Extent("pages"), spec->page_size, kv_heads, Extent(dim)});
+}
+
+void AttentionTensors::declare_page_table() {
+  if (spec->paged())
+    page_table = builder->gathered_input("page_table", DType::i32,
+                                         {batch_size, Extent("max_pages")}, /*unit_stride=*/true);
+}
+
+Tile AttentionTensors::load_keys(const Tensor& keys, const Index& kv_head, Axis cols,
+                                 const Index& columns, const Tile& begin) const {
+  if (!spec->paged()) return load(at(keys, kv_head, cols, columns));
+  const Tile place = begin.owner() ? index(cols) + begin : index(cols);
+  const Tile page = gather(page_table, {sequence(), place / spec->page_size}).named("page");
+  return load(keys(page, place % spec->page_size, kv_head, columns));
+}
+
+Tile AttentionTensors::longest_keys(const Tensor& keys) const {
+  return spec->paged() ? length(page_table, 1) * spec->page_size : length(keys, length_dim());
 }
 
 Tensor AttentionTensors::row_input(const std::string& name) const {
@@ -148,16 +174,21 @@ Tile AttentionTensors::own_length(const char* lengths, const Tile& most) const {
 }
 
 void AttentionTensors::set_segments(Axis rows, Axis cols) {
+  declare_page_table();
   if (spec->packed()) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
-    const Tensor k = builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
+    const Tensor k = spec->paged()
+                         ? Tensor()
+                         : builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile own = sequence(), next = own + 1;
     // One a statement: the order of operations is that of the calls, which arguments do not have.
     const Tile q_end = load(q(next)), q_begin = load(q(own));
     builder->segment(rows, q_begin, q_end, longest);
-    const Tile k_end = load(k(next)), k_begin = load(k(own));
-    builder->segment(cols, k_begin, k_end);
+    if (!spec->paged()) {
+      const Tile k_end = load(k(next)), k_begin = load(k(own));
+      builder->segment(cols, k_begin, k_end);
+    }
     aligned_begin = aligned_begin_of(*this, q_begin);
   }
   if (spec->q_lens) own_q_len = own_length("q_lens", length(rows)).named("own_q_len");
@@ -188,7 +219,7 @@ Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const
   return tensor(at_sequence(), head_index, rows, columns);
 }
 
-Access AttentionTensors::at(const Tensor& tensor, Axis rows) const {
+Access AttentionTensors::at(const Tensor& tensor, const Index& rows) const {
   if (spec->packed()) return tensor(head, rows);
   return tensor(at_sequence(), head, rows);
 }

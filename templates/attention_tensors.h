@@ -46,7 +46,8 @@ enum class Heads { queries, keys };
 /// Whether a program has blocks for every sequence, or sets own_sequence to what it computed.
 enum class Sequences { along_an_axis, computed };
 
-/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk.
+/// Lengths the spec leaves open are named B, H, Hk, Sq and Sk, those of packed tensors Tq and Tk, and with
+/// pages of the keys pages and max_pages.
 struct AttentionTensors {
   ProgramBuilder* builder = nullptr;
   const AttentionSpec* spec = nullptr;  ///< the caller's, who keeps it
@@ -58,6 +59,7 @@ struct AttentionTensors {
   Tile own_kv_len;
   /// Of packed sequences: where the block's own begins in an aligned row tensor.
   Tile aligned_begin;
+  Tensor page_table;  ///< of keys in pages
 
   /// A tensor [batch, heads, length, dim], its dimensions in the spec's order.
   /// Without a dtype it has the spec's.
@@ -65,6 +67,11 @@ struct AttentionTensors {
                              const Extent& length, int dim, std::optional<DType> type = {}) const;
   [[nodiscard]] Tensor output(const std::string& name, const Extent& head_count,
                               const Extent& length, int dim, std::optional<DType> type = {}) const;
+  /// Keys or values, [batch, kv_heads, kv_len, dim] or, with pages, [pages, page_size, kv_heads, dim].
+  [[nodiscard]] Tensor key_input(const std::string& name, int dim,
+                                 std::optional<DType> type = {}) const;
+  /// Declares page_table if keys lie in pages, in front of the first load of them.
+  void declare_page_table();
   /// An f32 tensor [batch, heads, q_len].
   [[nodiscard]] Tensor row_input(const std::string& name) const;
   [[nodiscard]] Tensor row_output(const std::string& name) const;
@@ -73,6 +80,12 @@ struct AttentionTensors {
   /// nothing else. The module has the number aligned_rows, and at_aligned() the access.
   [[nodiscard]] Tensor aligned_row_input(const std::string& name) const;
   [[nodiscard]] Tensor aligned_row_output(const std::string& name) const;
+
+  /// A tile of keys or values: those `cols` behind the key at `begin`, or behind the first one.
+  [[nodiscard]] Tile load_keys(const Tensor& keys, const Index& kv_head, Axis cols,
+                               const Index& columns, const Tile& begin = {}) const;
+  /// How many keys there is room for in a tensor of them, of all packed sequences together.
+  [[nodiscard]] Tile longest_keys(const Tensor& keys) const;
 
   /// What a tensor of this name says of the length of the block's padded sequence, and how much there is
   /// of the sequence.
@@ -101,7 +114,7 @@ struct AttentionTensors {
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
                           const Index& columns) const;
   /// tensor(batch, head, rows) of a row_output.
-  [[nodiscard]] Access at(const Tensor& tensor, Axis rows) const;
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& rows) const;
   [[nodiscard]] Access at_aligned(const Tensor& tensor, Axis rows) const;
   /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;

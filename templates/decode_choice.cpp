@@ -24,13 +24,11 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
       model_(model ? std::move(model) : CostModel::find(target.name)),
       range_(spec_) {
   const auto add = [&](const DecodeBlocks& blocks) {
-    ways_.push_back({blocks, split_costs(spec_, blocks, /*page_size=*/0, this->model())});
+    ways_.push_back({blocks, split_costs(spec_, blocks, this->model())});
   };
   for (const int tile : {16, 32, most_decode_rows}) {
-    DecodeBlocks blocks{DecodeRows::packed, tile, spec_.packed()};
-    add(blocks);
-    blocks.balances = spec_.kv_lens;
-    if (blocks.balances) add(blocks);
+    add({DecodeRows::packed, tile, spec_.packed()});
+    if (spec_.kv_lens || spec_.packed()) add({.row_tile = tile, .balances = true});
   }
   if (!target.wgmma) return;
   const int widest = std::max(spec_.head_dim, spec_.value_dim());
@@ -44,14 +42,15 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
 }
 
 /// Few rows come in tiles that are packed and copied to shared memory, others by wgmma.
-bool DecodeChooser::can_have(const DecodeBlocks& blocks, std::int64_t q_len,
-                             std::int64_t batch) const {
+bool DecodeChooser::can_have(const DecodeBlocks& blocks, const AttentionProblem& problem) const {
   const int group = spec_.group();
-  const std::int64_t rows = q_len * group;
+  const bool balances = balances_splits(spec_, problem, model());
+  const std::int64_t rows =
+      (balances && spec_.packed() ? problem.longest_q_len : problem.q_len) * group;
   const bool are_copied =
       !target_.wgmma || rows <= (group > 1 ? most_decode_rows : most_decode_rows / 2);
   if (blocks.rows != DecodeRows::packed) return !are_copied;
-  if (blocks.balances != balances_splits(spec_, batch, model())) return false;
+  if (blocks.balances != balances) return false;
   return are_copied && blocks.row_tile == (rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows);
 }
 
@@ -62,7 +61,11 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
   std::vector<DecodeBlocks> found;
   for (const Way& way : ways_) {
     const auto can = [&](std::int64_t rows) {
-      return can_have(way.blocks, rows, batch.least) || can_have(way.blocks, rows, batch.most);
+      for (const std::int64_t sequences : {batch.least, batch.most})
+        for (const std::int64_t longest : {std::int64_t{0}, rows})
+          if (can_have(way.blocks, {.batch = sequences, .q_len = rows, .longest_q_len = longest}))
+            return true;
+      return false;
     };
     std::int64_t rows = std::min(q_len.least, last);
     while (rows <= last && !can(rows)) ++rows;
@@ -77,8 +80,7 @@ void DecodeChooser::for_each_split(const AttentionProblem& problem, std::int64_t
   const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
   for (const auto& [blocks, costs] : ways_) {
     // Most calls with their keys whole end before two programs would have begun.
-    if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem.q_len, problem.batch))
-      continue;
+    if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem)) continue;
     const CostedSplits<std::int64_t> best =
         decode_splits(decode_problem(spec_, blocks, problem, keys, multiprocessors), costs);
     visit(Split{blocks, best.splits, to_microseconds(best.cost)});
@@ -105,7 +107,7 @@ double DecodeChooser::whole_us(const AttentionProblem& problem, std::int64_t mul
   // keys as those of packed rows do, and the launch of one program.
   const DecodeBlocks of_head{.rows = DecodeRows::of_head, .row_tile = most_decode_rows};
   const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
-  SplitCosts costs = split_costs(spec_, {}, /*page_size=*/0, model());
+  SplitCosts costs = split_costs(spec_, {}, model());
   costs.launch /= 2;
   costs.split = costs.partial = costs.row = 0;
   return to_microseconds(
@@ -126,13 +128,13 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
                                                   std::int64_t multiprocessors,
                                                   const ScheduleChooser* whole) const {
   if (problem.kv_len < least_keys()) return std::nullopt;
-  const std::array lengths{problem.batch, problem.heads, problem.q_len, problem.kv_len,
-                           multiprocessors};
+  const std::array lengths{problem.batch,  problem.heads,         problem.q_len,
+                           problem.kv_len, problem.longest_q_len, multiprocessors};
   // The place of the blocks; behind all of them where keys are left whole.
   const std::size_t place = remembered_.find(lengths, [&] {
     if (!is_considered(problem, multiprocessors)) return ways_.size();
     const ChoiceProperties& known = model().properties;
-    const double gain = balances_splits(spec_, problem.batch, model()) ? -known.balanced_allowance
+    const double gain = balances_splits(spec_, problem, model()) ? -known.balanced_allowance
                                                                        : known.split_gain;
     const double enough = whole_us(problem, multiprocessors, whole) / (1 + gain);
     const Split split = fastest(problem, multiprocessors, enough);
@@ -161,10 +163,8 @@ std::string DecodeChooser::explain(const AttentionProblem& problem,
 }
 
 Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
-                                      const DecodeBlocks& blocks, int page_size,
-                                      const CostModel& model) {
+                                      const DecodeBlocks& blocks, const CostModel& model) {
   const DecodeSpec decode{.attention = spec,
-                          .page_size = page_size,
                           .rows = blocks.rows,
                           .combines_tiles = blocks.combines_tiles,
                           .balances = blocks.balances};

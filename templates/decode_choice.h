@@ -28,10 +28,6 @@ class DecodeChooser {
   [[nodiscard]] std::int64_t least_keys() const {
     return static_cast<std::int64_t>(model().properties.least_split_keys);
   }
-  /// Whether the splits of so many sequences are balanced, where their query rows are packed.
-  [[nodiscard]] bool balances(std::int64_t batch) const {
-    return balances_splits(spec_, batch, model());
-  }
   /// The blocks of a call; none where it is faster with its keys whole. Remembers what it chose.
   /// `whole` chooses for the launch that follows then, of the same spec on the same GPU: it knows what
   /// was predicted here. Without it a chooser of its own is asked.
@@ -71,8 +67,7 @@ class DecodeChooser {
   };
 
   [[nodiscard]] const CostModel& model() const { return model_ ? *model_ : CostModel::first(); }
-  [[nodiscard]] bool can_have(const DecodeBlocks& blocks, std::int64_t q_len,
-                              std::int64_t batch) const;
+  [[nodiscard]] bool can_have(const DecodeBlocks& blocks, const AttentionProblem& problem) const;
   /// Whether a split may pay at all.
   [[nodiscard]] bool is_considered(const AttentionProblem& problem,
                                    std::int64_t multiprocessors) const;
@@ -92,10 +87,10 @@ class DecodeChooser {
   RememberedChoices remembered_;
 };
 
-/// The programs of calls whose keys are split in such blocks, and their schedules; `page_size` is
-/// DecodeSpec's. By `model` they compute the number of splits.
+/// The programs of calls whose keys are split in such blocks, and their schedules. By `model` they compute
+/// the number of splits.
 Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
-                                      const DecodeBlocks& blocks, int page_size,
+                                      const DecodeBlocks& blocks,
                                       const CostModel& model = CostModel::first());
 
 }  // namespace flashcore

@@ -11,7 +11,7 @@
 namespace flashcore {
 
 /// f32 tensors over [batch, head, split, row]; without batch where sequences are packed, or splits are those
-/// of all sequences. `values` have columns besides.
+/// of all sequences, whose rows then are those of a sequence. `values` have columns besides.
 struct DecodePartials {
   const AttentionTensors& t;
   bool by_batch;
@@ -21,7 +21,9 @@ struct DecodePartials {
   template <class Declare>
   DecodePartials(const AttentionTensors& tensors, const DecodeSpec& spec, const Declare& declare)
       : t(tensors), by_batch(!spec.attention.packed() && !spec.balances) {
-    std::vector<Extent> dims{t.heads, Extent("splits"), t.q_len};
+    const bool of_a_sequence = spec.attention.packed() && spec.balances;
+    std::vector<Extent> dims{t.heads, Extent("splits"),
+                             of_a_sequence ? Extent("most_rows") : t.q_len};
     if (by_batch) dims.insert(dims.begin(), t.batch_size);
     std::vector<Extent> with_columns = dims;
     with_columns.emplace_back(t.spec->stored_value_dim());

@@ -19,47 +19,22 @@ std::pair<Tile, Tile> packed_sequence(const AttentionTensors& t, const char* sta
 
 }  // namespace
 
-KeyValueCache::KeyValueCache(const AttentionTensors& tensors, int page_size)
-    : t_(tensors), page_size_(page_size) {
-  const AttentionSpec& spec = *t_.spec;
-  const auto declare = [&](const char* name, int dim) {
-    if (!page_size) return t_.input(name, t_.kv_heads, t_.kv_len, dim);
-    return t_.builder->input(name, spec.dtype, {Extent("pages"), page_size, t_.kv_heads, dim});
-  };
-  k_ = declare("k", spec.stored_dim());
-  v_ = declare("v", spec.stored_value_dim());
-  if (page_size)
-    table_ = t_.builder->gathered_input("page_table", DType::i32,
-                                        {t_.batch_size, Extent("max_pages")}, /*unit_stride=*/true);
-}
-
-Extent KeyValueCache::longest(const AttentionTensors& tensors, int page_size) {
-  return page_size ? Extent("max_pages") * page_size : tensors.kv_len;
-}
-
-Tile KeyValueCache::longest() const {
-  return page_size_ ? length(table_, 1) * page_size_ : length(k_, t_.length_dim());
-}
-
-Tile KeyValueCache::load_tile(const Tensor& tensor, const Index& kv_head, Axis cols,
-                              const Tile& begin, Axis columns) const {
-  if (!page_size_) return load(t_.at(tensor, kv_head, cols, columns));
-  const Tile at = index(cols) + begin;
-  const Tile page = gather(table_, {t_.sequence(), at / page_size_}).named("page");
-  return load(tensor(page, at % page_size_, kv_head, columns));
-}
-
 DecodeSequence place_rows(AttentionTensors& t, const DecodeSpec& decode, const Tensor& q,
-                          const KeyValueCache& cache, Axis rows) {
+                          const Tensor& k, Axis rows, const Tile& exists) {
   const AttentionSpec& spec = decode.attention;
   ProgramBuilder& b = *t.builder;
-  DecodeSequence own{length(q, t.length_dim()), cache.longest(), {}, {}};
+  DecodeSequence own{length(q, t.length_dim()), t.longest_keys(k), {}, {}};
+  const int heads = decode.packs_heads() ? spec.group() : 1;
+  const auto if_it_exists = [&](const Tile& count) {
+    return exists.owner() ? where(exists, count, 0) : count;
+  };
+  if (!spec.packed() && exists.owner()) b.segment(rows, 0, if_it_exists(own.q_len * heads));
   if (spec.packed()) {
     std::tie(own.q_begin, own.q_len) = packed_sequence(t, "cu_seqlens_q", own.q_len);
-    std::tie(own.k_begin, own.kv_len) = packed_sequence(t, "cu_seqlens_k", own.kv_len);
-    const int heads = decode.packs_heads() ? spec.group() : 1;
+    if (!spec.paged())
+      std::tie(own.k_begin, own.kv_len) = packed_sequence(t, "cu_seqlens_k", own.kv_len);
     const Tile begin = own.q_begin * heads;
-    b.segment(rows, begin, begin + own.q_len * heads,
+    b.segment(rows, begin, begin + if_it_exists(own.q_len * heads),
               b.scalar(decode.packs_heads() ? "most_packed_rows" : "max_q_len", DType::i32));
   }
   if (spec.q_lens) own.q_len = t.own_q_len = t.own_length("q_lens", own.q_len).named("own_q_len");
@@ -71,7 +46,7 @@ SeenKeys seen_keys(const DecodeSpec& decode, const Tile& q_len, const Tile& kv_l
   const KeyRange range(decode.attention);
   if (!range.bounded()) return {{}, kv_len, kv_len};
   auto [first, end] = range.range(q_len, kv_len);
-  if (decode.page_size) first = first / keys_of_splits * keys_of_splits;
+  if (decode.attention.paged()) first = first / keys_of_splits * keys_of_splits;
   return {first, end, end - first};
 }
 
@@ -87,7 +62,7 @@ Tile place_split(const DecodeSpec& decode, const DecodeSequence& own, const Seen
   Tile begin = first.owner() ? first + share.skipped : share.skipped;
   // Where keys lie in pages, every split begins with a whole tile, and one behind the last key ends
   // before: so a tile lies in one page if that has a whole number of tiles.
-  if (!decode.page_size) begin = minimum(begin, end);
+  if (!decode.attention.paged()) begin = minimum(begin, end);
   begin = begin.named("split_begin");
   const Tile split_end = minimum(begin + share.keys, end);
   ProgramBuilder& b = *cols.owner;

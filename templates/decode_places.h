@@ -1,39 +1,11 @@
 // Where a block of the split program finds what it works on: the sequence that it belongs to, tiles of
-// that sequence's query rows, one split of its keys, and the keys themselves, contiguous or in pages.
+// that sequence's query rows, and one split of its keys.
 #pragma once
 
 #include "templates/attention_decode.h"
 #include "templates/attention_tensors.h"
 
 namespace flashcore {
-
-/// Keys and values, in the spec's layout or in pages that a table names.
-class KeyValueCache {
- public:
-  /// Declares k, v and, with pages, page_table. A page_size of 0: without pages.
-  KeyValueCache(const AttentionTensors& tensors, int page_size);
-
-  /// The most keys that a sequence has.
-  static Extent longest(const AttentionTensors& tensors, int page_size);
-  [[nodiscard]] Tile longest() const;
-
-  /// A tile of keys or values: those `cols` behind the key at `begin`.
-  [[nodiscard]] Tile load_keys(const Index& kv_head, Axis cols, const Tile& begin, Axis d) const {
-    return load_tile(k_, kv_head, cols, begin, d);
-  }
-  [[nodiscard]] Tile load_values(const Index& kv_head, Axis cols, const Tile& begin,
-                                 Axis dv) const {
-    return load_tile(v_, kv_head, cols, begin, dv);
-  }
-
- private:
-  [[nodiscard]] Tile load_tile(const Tensor& tensor, const Index& kv_head, Axis cols,
-                               const Tile& begin, Axis columns) const;
-
-  const AttentionTensors& t_;
-  int page_size_;
-  Tensor k_, v_, table_;
-};
 
 /// The lengths of a block's sequence, and where it begins among packed ones; without those no value.
 struct DecodeSequence {
@@ -42,9 +14,9 @@ struct DecodeSequence {
 };
 
 /// Declares what says how long sequences are, and places `rows` in the block's own one where they are
-/// packed.
+/// packed. Blocks for which `exists`, if there is such a condition, does not hold leave at once.
 DecodeSequence place_rows(AttentionTensors& tensors, const DecodeSpec& spec, const Tensor& q,
-                          const KeyValueCache& cache, Axis rows);
+                          const Tensor& k, Axis rows, const Tile& exists);
 
 /// Of a sequence's keys, those that some row sees.
 struct SeenKeys {

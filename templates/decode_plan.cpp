@@ -20,32 +20,44 @@ Tile as_f32(const Tile& whole) { return cast(whole, DType::f32); }
 /// What the program knows of the sequences.
 class Lengths {
  public:
-  Lengths(ProgramBuilder& b, const DecodeSpec& spec, const Extent& batch)
-      : spec_(spec), kv_lens_(b.input("kv_lens", DType::i32, {batch})) {
-    if (spec.attention.q_lens) q_lens_ = b.input("q_lens", DType::i32, {batch});
-    most_rows_ = b.scalar("most_rows", DType::i32);
+  Lengths(ProgramBuilder& b, const DecodeSpec& spec, const Extent& batch) : spec_(spec) {
+    const AttentionSpec& a = spec.attention;
+    const auto declare = [&](const char* name, const Extent& length) {
+      return b.input(name, DType::i32, {length});
+    };
+    if (a.packed()) row_starts_ = declare("cu_seqlens_q", batch + 1);
+    if (a.kv_lens)
+      kv_lens_ = declare("kv_lens", batch);
+    else
+      key_starts_ = declare("cu_seqlens_k", batch + 1);
+    if (a.q_lens) q_lens_ = declare("q_lens", batch);
+    most_rows_ = b.scalar(a.packed() ? "max_q_len" : "most_rows", DType::i32);
     most_keys_ = b.scalar("most_keys", DType::i32);
   }
 
   /// How many times keys_of_splits keys some row of them sees, rounded up.
-  [[nodiscard]] Tile shares(const Index& sequence) const {
-    const Tile keys = within(kv_lens_, sequence, most_keys_);
-    const Tile rows = q_lens_.owner() ? within(q_lens_, sequence, most_rows_) : most_rows_;
+  [[nodiscard]] Tile shares(const Tile& sequence) const {
+    const Tile keys = length_of(kv_lens_, key_starts_, sequence, most_keys_);
+    const Tile rows = length_of(q_lens_, row_starts_, sequence, most_rows_);
     return quotient_up(seen_keys(spec_, rows, keys).count, keys_of_splits);
   }
 
   /// How many splits of so many shares each has: one at the least.
-  [[nodiscard]] Tile splits(const Index& sequence, const Tile& shares_of_split) const {
+  [[nodiscard]] Tile splits(const Tile& sequence, const Tile& shares_of_split) const {
     return maximum(quotient_up(shares(sequence), shares_of_split), 1);
   }
 
  private:
-  static Tile within(const Tensor& lengths, const Index& at, const Tile& most) {
-    return minimum(maximum(load(lengths(at)), 0), most);
+  /// By the tensor that says it, or the one that says where sequences begin; without either all have the most.
+  static Tile length_of(const Tensor& lengths, const Tensor& starts, const Tile& at,
+                        const Tile& most) {
+    if (!lengths.owner() && !starts.owner()) return most;
+    const Tile own = lengths.owner() ? load(lengths(at)) : load(starts(at + 1)) - load(starts(at));
+    return minimum(maximum(own, 0), most);
   }
 
   const DecodeSpec& spec_;
-  Tensor kv_lens_, q_lens_;
+  Tensor row_starts_, key_starts_, kv_lens_, q_lens_;  ///< those that the spec has
   Tile most_rows_, most_keys_;
 };
 
@@ -93,7 +105,7 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   const Candidates found =
       b.loop(sequences, Candidates{zeros, zeros, zeros}, [&](const Candidates& c) {
         // Each element of a vector over the lengths is summed up by itself, without its neighbours.
-        const Tile shares = zeros + as_f32(of.shares(sequences));
+        const Tile shares = zeros + as_f32(of.shares(index(sequences)));
         // Halfway between whole numbers, so that rounding does not count: the quotient rounded up.
         const Tile splits = maximum(floor((shares - 0.5f) * of_length) + 1.f, 1.f);
         return Candidates{c.splits + reduce_sum(splits, sequences),
@@ -111,7 +123,7 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
       cast(maximum(minimum(best, longest), 1.f), DType::i32).named("length_of_split");
 
   const Tile in_front = b.loop(sequences, b.fill({number}, 0), [&](const Tile& sum) {
-    const Tile own = as_f32(of.splits(sequences, length_of_split));
+    const Tile own = as_f32(of.splits(index(sequences), length_of_split));
     return sum + reduce_sum(where(index(sequences) < index(number), own, 0.f), sequences);
   });
   store(first_split(number), cast(in_front, DType::i32));
@@ -121,29 +133,29 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   return b.finish();
 }
 
-namespace {
+SplitPlan::SplitPlan(const AttentionTensors& tensors)
+    : t_(tensors), first_split_(declare("first_split")) {}
 
-/// What the plan says of each sequence.
-Tensor planned(const AttentionTensors& t, const char* name) {
-  return t.builder->input(name, DType::i32, {t.batch_size + 1});
+/// Something of each sequence.
+Tensor SplitPlan::declare(const char* name) const {
+  return t_.builder->input(name, DType::i32, {t_.batch_size + 1});
 }
 
-}  // namespace
-
-PlannedSplit load_planned_split(const AttentionTensors& t, Axis split, Axis rows,
-                                const Tile& row_count) {
-  const Tensor first = planned(t, "first_split"), keys = planned(t, "split_keys");
-  const Tile found = searchsorted(first, index(split)), exists = found < length(first, 0);
-  t.builder->segment(rows, 0, where(exists, row_count, 0));
-  const Tile sequence = (found - 1).named("sequence");
-  const Tile begin = load(first(sequence)), share = load(keys(sequence)).named("share");
-  return {sequence, {(index(split) - begin) * share, share}};
+SplitOwner SplitPlan::find_owner(Axis split) const {
+  const Tile found = searchsorted(first_split_, index(split));
+  const Tile exists = found < length(first_split_, 0);
+  return {where(exists, found - 1, 0).named("sequence"), exists};
 }
 
-SplitRange load_split_range(const AttentionTensors& t) {
-  const Tensor first = planned(t, "first_split");
-  const Tile sequence = t.sequence(), begin = load(first(sequence));
-  return {begin, load(first(sequence + 1))};
+SplitShare SplitPlan::load_share(Axis split) const {
+  const Tile own = t_.sequence(), begin = load(first_split_(own));
+  const Tile share = load(declare("split_keys")(own)).named("share");
+  return {(index(split) - begin) * share, share};
+}
+
+void SplitPlan::place_splits(Axis splits) const {
+  const Tile own = t_.sequence(), begin = load(first_split_(own));
+  t_.builder->segment(splits, begin, load(first_split_(own + 1)));
 }
 
 void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
@@ -152,12 +164,14 @@ void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
   const auto size = [](std::optional<int> fixed, const char* name) {
     return fixed ? std::to_string(*fixed) : std::string(name);
   };
-  const std::string batch = size(a.batch, "B"), rows = size(a.q_len, "Sq");
+  const std::string batch = size(a.batch, "B");
+  const std::string rows = a.packed() ? "max_q_len" : size(a.q_len, "Sq");
   const std::string heads = a.kv_heads ? std::to_string(a.kv_heads)
                             : a.heads  ? std::to_string(a.heads)
                                        : "H";
-  const std::string keys =
-      spec.page_size ? fmt::format("max_pages * {}", spec.page_size) : size(a.kv_len, "Sk");
+  const std::string keys = a.paged()    ? fmt::format("max_pages * {}", a.page_size)
+                           : a.packed() ? "Tk"
+                                        : size(a.kv_len, "Sk");
   m.number("most_rows", rows);
   m.number("most_keys", keys);
   m.number("row_tiles",

@@ -10,8 +10,8 @@
 
 namespace flashcore {
 
-/// Inputs kv_lens, i32 [batch], and q_lens if the spec has them. Scalars, i32: most_rows and most_keys, the
-/// most of a sequence; head_blocks, how many blocks share the number of a split, for heads and tiles of
+/// Inputs: what says how long sequences are, kv_lens and q_lens, i32 [batch], or cu_seqlens_q and
+/// cu_seqlens_k, i32 [batch + 1]. Scalars, i32: most_rows, of packed sequences max_q_len, and most_keys, the most of a sequence; head_blocks, how many blocks share the number of a split, for heads and tiles of
 /// rows; row_tiles, the last alone; block_slots, how many blocks the GPU holds at once; and splits, which
 /// are more than sequences. Outputs, i32 [batch + 1]: first_split, the number of each sequence's first split,
 /// and behind the last sequence how many splits there are, at most `splits`; and split_keys, how many keys
@@ -20,19 +20,28 @@ namespace flashcore {
 /// a sequence.
 Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs);
 
-/// What the plan says of a split: its sequence and its keys. The blocks of a number that no sequence has
-/// leave at once: `rows` then has none of its `row_count` positions.
-struct PlannedSplit {
-  Tile sequence;
-  SplitShare share;
+/// Which sequence a split belongs to; of a number that no sequence has, the first one.
+struct SplitOwner {
+  Tile sequence, exists;
 };
-PlannedSplit load_planned_split(const AttentionTensors& tensors, Axis split, Axis rows,
-                                const Tile& row_count);
-/// The numbers of the splits that the block's own sequence has, from the first to behind the last.
-struct SplitRange {
-  Tile first, end;
+
+/// The plan, in a program that reads it. Declares what it reads.
+class SplitPlan {
+ public:
+  explicit SplitPlan(const AttentionTensors& tensors);
+
+  [[nodiscard]] SplitOwner find_owner(Axis split) const;
+  /// The keys of a split of the block's own sequence.
+  [[nodiscard]] SplitShare load_share(Axis split) const;
+  /// Places an axis in the splits of the block's own sequence.
+  void place_splits(Axis splits) const;
+
+ private:
+  [[nodiscard]] Tensor declare(const char* name) const;
+
+  const AttentionTensors& t_;
+  Tensor first_split_;
 };
-SplitRange load_split_range(const AttentionTensors& tensors);
 
 /// Declares `splits` and the scalars of attention_decode_plan as numbers of the module, for tiles of
 /// `row_tile` rows.

@@ -100,10 +100,14 @@ ScheduleChooser::ScheduleChooser(AttentionSpec spec, const Target& target, std::
     : traits_(std::move(spec)),
       fixed_(as_fixed_by(traits_.spec, AttentionProblem{})),
       model_(model ? std::move(model) : CostModel::find(target.name)) {
-  const std::array<const char*, 4> names{"B", "H", traits_.spec.packed() ? "Tq" : "Sq",
-                                         traits_.spec.packed() ? "Tk" : "Sk"};
+  const AttentionSpec& own = traits_.spec;
+  const std::array<const char*, 4> names{"B", "H", own.packed() ? "Tq" : "Sq",
+                                         own.paged()    ? "max_pages"
+                                         : own.packed() ? "Tk"
+                                                        : "Sk"};
   for (std::size_t i = 0; i < names.size(); ++i)
     if (numbers_of(fixed_)[i] == 0) extents_.emplace_back(names[i]);
+  if (own.packed()) extents_.emplace_back("max_q_len");
   add_candidates(target);
   add_table(Winners::of(winners, traits_.spec, target, multiprocessors(model_)));
   add_table(Winners::shipped(traits_.spec, target, multiprocessors(model_)));
@@ -252,9 +256,12 @@ AttentionProblem ScheduleChooser::problem_of(std::span<const std::int64_t> lengt
     if (*number == 0) *number = *length++;
   if (traits_.spec.packed()) {
     const std::int64_t sequences = std::max<std::int64_t>(problem.batch, 1);
+    // Where nobody says how long the longest sequence is, it is as long as all of them.
+    if (sequences == 1 || *length < problem.q_len) problem.longest_q_len = *length;
     problem.q_len = (problem.q_len + sequences - 1) / sequences;
-    problem.kv_len = (problem.kv_len + sequences - 1) / sequences;
+    if (!traits_.spec.paged()) problem.kv_len = (problem.kv_len + sequences - 1) / sequences;
   }
+  if (traits_.spec.paged()) problem.kv_len *= traits_.spec.page_size;
   return problem;
 }
 

@@ -132,6 +132,12 @@ class Verifier {
       if (works_ && !in_tile_loop_)
         fail("a segment stands above everything that is not a scalar",
              "move it up, behind the scalars that it needs");
+      const Op* begin = f_.definition(op.operands[0]);
+      const bool begins_at_0 = begin && begin->code == OpCode::constant && begin->number == 0;
+      if (f_[op.axis].kind == AxisKind::parallel && !begins_at_0)
+        fail(fmt::format("the segment of {}, an axis of positions, does not begin at 0",
+                         f_[op.axis].name),
+             "begin it at 0, and add to index(axis)");
       if (!placed_.insert(op.axis).second)
         fail(fmt::format("{} has two segments", f_[op.axis].name), "leave one of them out");
       std::set<AxisId>& from = segment_depends_[op.axis];
@@ -152,7 +158,7 @@ class Verifier {
           std::any_of(op.coordinates.begin(), op.coordinates.end(), [&](const Coordinate& c) {
             return c.axis == AxisId(i) || (c.value && depends_[c.value.index].contains(AxisId(i)));
           });
-      if (f_.axes[i].ragged && f_.axes[i].kind == AxisKind::parallel_tiles && !named)
+      if (f_.axes[i].ragged && is_parallel(AxisId(i)) && !named)
         fail(fmt::format("a block beyond its segment of {} writes nothing", f_.axes[i].name),
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
     }

@@ -23,11 +23,10 @@ void check_name(std::string_view kind, const std::string& name) {
 }
 
 void check_ragged(const Function& f, const Axis& axis) {
-  const bool tiled = axis.kind == AxisKind::tiles || axis.kind == AxisKind::parallel_tiles;
-  if (axis.ragged && !tiled)
+  if (axis.ragged && axis.kind == AxisKind::whole)
     throw SpecError({fmt::format("axis {} is {} and ragged", axis.name, name_of(axis.kind)),
-                     "only an axis that is cut into tiles covers another segment in every block",
-                     "use tiles or parallel_tiles",
+                     "a tile along it has as many elements in every block",
+                     "use tiles, parallel_tiles or parallel",
                      {}});
   if (axis.longest.empty()) return;
   if (!axis.ragged || axis.kind != AxisKind::parallel_tiles)

@@ -156,19 +156,34 @@ def flash_attn_varlen_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     block_table: Any = None,
+    *,
+    seqused_k: Any = None,
 ) -> Any:
     """Sequences one behind the other: q [total_q, heads, head_dim], k and v [total_k, kv_heads,
     head_dim]; cu_seqlens (int32, [sequences + 1]) say where each begins.
 
+    With `block_table`, int32 [sequences, pages of a sequence], k and v are pages [pages, page_size,
+    kv_heads, head_dim], and `seqused_k`, int32 [sequences], says how many keys each sequence has, as
+    in FlashAttention 3; without it cu_seqlens_k does.
     With `return_attn_probs` (out, lse [heads, total_q], None).
     """
+    keys: dict[str, Any] = {"cu_seqlens_k": cu_seqlens_k}
     if block_table is not None:
-        _refuse("block_table", block_table, "flash_attn_with_kvcache, which reads pages")
+        if seqused_k is None and cu_seqlens_k is None:
+            raise SpecError(
+                "block_table without seqused_k and cu_seqlens_k",
+                "a table of pages does not say where a sequence ends",
+                "seqused_k=, int32 [sequences]: how many keys each sequence has",
+            )
+        lens = cu_seqlens_k[1:] - cu_seqlens_k[:-1] if seqused_k is None else seqused_k
+        keys = {"kv_lens": lens, "page_table": block_table}
+    elif seqused_k is not None:
+        _refuse("seqused_k", seqused_k, "cu_seqlens_k of the keys that are there, or block_table")
     made = _attend(
         q, k, v, scale=softmax_scale, is_causal=causal, window=window_size, cap=softcap,
         slopes=alibi_slopes, dropout=dropout_p, returns_lse=return_attn_probs, layout="thd",
-        batch=cu_seqlens_q.shape[0] - 1, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        max_q_len=int(max_seqlen_q), max_kv_len=int(max_seqlen_k), deterministic=deterministic,
+        batch=cu_seqlens_q.shape[0] - 1, cu_seqlens_q=cu_seqlens_q, max_q_len=int(max_seqlen_q),
+        max_kv_len=int(max_seqlen_k), deterministic=deterministic, **keys,
     )  # fmt: skip
     return (*made, None) if return_attn_probs else made
 

@@ -18,9 +18,9 @@ std::size_t place_of(const KernelSource& source, const std::string& name) {
 
 }  // namespace
 
-ArrayFit::ArrayFit(TensorLayout layout, const KernelSource& source,
+ArrayFit::ArrayFit(const AttentionSpec& spec, const KernelSource& source,
                    const std::vector<std::pair<std::string, Shape>>& shapes)
-    : layout_(layout) {
+    : layout_(spec.layout), is_paged_(spec.paged()) {
   constexpr std::array<const char*, 5> names{"batch", "heads", "q_len", "kv_len", "length"};
   for (const auto& [name, shape] : shapes) {
     Rule& rule = rules_.emplace_back(place_of(source, name));
@@ -34,14 +34,14 @@ ArrayFit::ArrayFit(TensorLayout layout, const KernelSource& source,
       rule.dimensions.push_back({static_cast<Size>(at - names.begin())});
     }
   }
-  if (layout == TensorLayout::thd && !shapes.empty()) starts_ = place_of(source, "cu_seqlens_q");
+  if (spec.packed() && !shapes.empty()) starts_ = place_of(source, "cu_seqlens_q");
 }
 
 bool ArrayFit::check(std::span<const TensorView> tensors, std::int64_t longest) const {
   const TensorView& q = tensors[0];
   const TensorView& k = tensors[1];
   const bool packed = layout_ == TensorLayout::thd;
-  if (q.rank != (packed ? 3 : 4) || k.rank != q.rank) return true;
+  if (q.rank != (packed ? 3 : 4) || k.rank != (is_paged_ ? 4 : q.rank)) return true;
   std::array<std::int64_t, 5> sizes{};
   if (packed) {
     sizes = {tensors[starts_].shape[0] - 1, q.shape[1], longest, unknown, longest};
@@ -50,6 +50,10 @@ bool ArrayFit::check(std::span<const TensorView> tensors, std::int64_t longest) 
     sizes = {q.shape[0], q.shape[heads], q.shape[rows], k.shape[rows],
              std::max(q.shape[rows], k.shape[rows])};
   }
+  // How many keys a table of pages has room for says nothing of how many there are.
+  if (is_paged_)
+    for (const Size size : {Size::kv_len, Size::length})
+      sizes[static_cast<std::size_t>(size)] = unknown;
   for (const Rule& rule : rules_) {
     const TensorView& view = tensors[rule.tensor];
     if (static_cast<std::size_t>(view.rank) != rule.dimensions.size()) continue;

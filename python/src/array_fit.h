@@ -22,7 +22,7 @@ class ArrayFit {
   using Shape = std::vector<std::variant<std::int64_t, std::string>>;
 
   /// `shapes` are by the name of the tensor.
-  ArrayFit(TensorLayout layout, const KernelSource& source,
+  ArrayFit(const AttentionSpec& spec, const KernelSource& source,
            const std::vector<std::pair<std::string, Shape>>& shapes);
 
   /// `longest` is the length of the longest packed sequence, -1 where nobody said it. True also of
@@ -45,6 +45,7 @@ class ArrayFit {
   [[nodiscard]] bool check(std::span<const TensorView> tensors, std::int64_t longest) const;
 
   TensorLayout layout_;
+  bool is_paged_;
   std::size_t starts_ = 0;  ///< the tensor with the starts of packed sequences
   std::vector<Rule> rules_;
 };

@@ -101,7 +101,7 @@ class SplitProbe {
     std::vector<double> times;
     for (const auto& [spec, blocks, problem, splits] : launches_) {
       model.decoding.try_emplace(decode_family(blocks), costs);
-      const SplitCosts own = split_costs(spec, blocks, /*page_size=*/0, model);
+      const SplitCosts own = split_costs(spec, blocks, model);
       times.push_back(to_microseconds(cost_of_splits(problem, own, splits)));
     }
     return times;

@@ -69,7 +69,7 @@ KernelDispatch::KernelDispatch(std::shared_ptr<JitKernel> home, const std::strin
     : home_(std::move(home)),
       spec_(attention_spec_from_json(spec)),
       chosen_(chosen),
-      fit_(spec_.layout, home_->source(), fits),
+      fit_(spec_, home_->source(), fits),
       allocate_(std::move(allocate)) {
   chosen_.alternatives = chosen_.alternatives && has_alternatives(spec_, home_->target());
 }

@@ -40,7 +40,9 @@ QuickCall::QuickCall(py::object plain, py::object with_lse, Fixed fixed)
   const AttentionSpec& spec = (dispatches_[0] ? dispatches_[0] : dispatches_[1])->spec();
   is_packed_ = spec.packed();
   has_heads_first_ = spec.layout == TensorLayout::bhsd;
-  takes_[at_starts] = takes_[at_key_starts] = takes_[at_longest] = is_packed_;
+  takes_[at_page_table] = spec.paged();
+  takes_[at_starts] = takes_[at_longest] = is_packed_;
+  takes_[at_key_starts] = is_packed_ && !spec.paged();
   takes_[at_q_lens] = spec.q_lens;
   takes_[at_kv_lens] = spec.kv_lens;
 }
@@ -121,7 +123,7 @@ bool QuickCall::read_lengths(PyObject* const* arguments, ArrayReader& reader,
                              Lengths& lengths) const {
   for (int at = at_starts; at < at_return_lse; ++at)
     if (arguments[at] != Py_None && !takes_[at]) return false;
-  for (const int at : {at_starts, at_key_starts, at_q_lens, at_kv_lens}) {
+  for (const int at : {at_page_table, at_starts, at_key_starts, at_q_lens, at_kv_lens}) {
     if (!takes_[at]) continue;
     const bool is_same = at == at_key_starts && arguments[at] == Py_None;
     TensorView& view = lengths.arrays.push({});

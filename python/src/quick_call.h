@@ -33,7 +33,7 @@ class QuickCall {
   QuickCall(pybind11::object plain, pybind11::object with_lse, Fixed fixed);
 
   /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
-  /// kv_lens, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
+  /// kv_lens, page_table, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
   /// and nothing was done, where there is more to do than a launch or something is wrong.
   static pybind11::object function(QuickCall call);
 
@@ -54,12 +54,13 @@ class QuickCall {
     at_longest,
     at_q_lens,
     at_kv_lens,
+    at_page_table,
     at_return_lse,
     argument_count
   };
   /// What a call says of the lengths of sequences.
   struct Lengths {
-    InlineList<TensorView, 2> arrays;  ///< that the kernel takes
+    InlineList<TensorView, 3> arrays;  ///< that the kernel takes
     std::int64_t longest = -1;         ///< of packed sequences, as the call says
   };
 

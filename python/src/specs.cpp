@@ -116,7 +116,6 @@ void bind_specs(py::module_& m) {
                                                cost_model_of(target));
       }))
       .def_property_readonly("least_keys", &DecodeChooser::least_keys)
-      .def("balances", &DecodeChooser::balances, py::arg("batch"))
       .def("choose",
            [=](const DecodeChooser& chooser, std::int64_t batch, std::int64_t heads,
                std::int64_t q_len, std::int64_t kv_len) -> std::optional<NamedBlocks> {
@@ -140,16 +139,15 @@ void bind_specs(py::module_& m) {
   m.def("most_decode_rows", [] { return most_decode_rows; });
   m.def(
       "attention_decode",
-      [](const std::string& json, int page_size, const std::string& target,
-         const NamedBlocks& blocks) {
+      [](const std::string& json, const std::string& target, const NamedBlocks& blocks) {
         const Target& own = find_target(target);
         const std::optional<CostModel> model = cost_model_of(own);
         Alternative made =
             attention_with_split_keys(attention_spec_from_json(json), own, blocks_named(blocks),
-                                      page_size, model ? *model : CostModel::first());
+                                      model ? *model : CostModel::first());
         return std::pair(std::move(made.module), texts_of(made.schedules));
       },
-      py::arg("json"), py::arg("page_size"), py::arg("target"), py::arg("blocks"),
+      py::arg("json"), py::arg("target"), py::arg("blocks"),
       py::call_guard<py::gil_scoped_release>());
   m.def(
       "attention_backward",

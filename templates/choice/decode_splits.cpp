@@ -105,8 +105,11 @@ DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& bloc
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
 }
 
-bool balances_splits(const AttentionSpec& spec, std::int64_t batch, const CostModel& model) {
-  return spec.kv_lens && static_cast<double>(batch) >= model.properties.least_balanced_batch;
+bool balances_splits(const AttentionSpec& spec, const AttentionProblem& problem,
+                     const CostModel& model) {
+  const std::int64_t longest = problem.longest_q_len * spec.group();
+  const bool differ = spec.packed() ? 0 < longest && longest <= most_decode_rows : spec.kv_lens;
+  return differ && static_cast<double>(problem.batch) >= model.properties.least_balanced_batch;
 }
 
 std::string decode_family(const DecodeBlocks& blocks) {
@@ -116,10 +119,10 @@ std::string decode_family(const DecodeBlocks& blocks) {
   return tile <= 16 ? "packed/16" : tile <= 32 ? "packed/32" : "packed/64";
 }
 
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size,
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
                        const CostModel& model) {
   const DecodeCosts& costs = model.decoding.at(decode_family(blocks));
-  const double paged_share = page_size ? model.properties.paged_share : 0;
+  const double paged_share = spec.paged() ? model.properties.paged_share : 0;
   const int both = round_up(spec.head_dim) + round_up(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
@@ -155,7 +158,7 @@ CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const Spl
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   const AttentionSpec& a = spec.attention;
   const SplitCosts costs =
-      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, spec.page_size, model);
+      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, model);
   ProgramBuilder b("splits");
   const auto size = [&](std::optional<int> fixed, const char* name) {
     return fixed ? b.constant(*fixed, DType::i32) : b.scalar(name, DType::i32);
@@ -165,9 +168,9 @@ std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostM
   // Of packed sequences, lengths are the mean.
   const auto mean = [&](const Tile& all) { return quotient_up(all, maximum(batch, 1)); };
   const Tile q_len = a.packed() ? mean(size(a.q_len, "Tq")) : size(a.q_len, "Sq");
-  const Tile kv_len = spec.page_size ? size({}, "max_pages") * spec.page_size
-                      : a.packed()   ? mean(size(a.kv_len, "Tk"))
-                                     : size(a.kv_len, "Sk");
+  const Tile kv_len = a.paged()    ? size({}, "max_pages") * a.page_size
+                      : a.packed() ? mean(size(a.kv_len, "Tk"))
+                                   : size(a.kv_len, "Sk");
   const int rows_of_head = spec.packs_heads() ? a.group() : 1;
   const DecodeSizes<Tile> problem{.batch = batch,
                                   .heads = size(a.heads ? std::optional(heads) : std::nullopt, "H"),

@@ -58,13 +58,14 @@ struct DecodeBlocks {
 DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
                              const AttentionProblem& problem, std::int64_t keys,
                              std::int64_t multiprocessors);
-/// Whether the splits of so many sequences are balanced, where a call has them at all: they may differ in
-/// length, and are enough for that to weigh more than a plan costs.
-bool balances_splits(const AttentionSpec& spec, std::int64_t batch,
+/// Whether the splits of a problem's sequences are balanced, where a call has them at all: they may differ in
+/// length, and are enough for that to weigh more than a plan costs. Of packed ones all have few rows: sums of
+/// each split have room for those of the longest sequence.
+bool balances_splits(const AttentionSpec& spec, const AttentionProblem& problem,
                      const CostModel& model = CostModel::first());
 /// The name of their coefficients (DecodeCosts::families).
 std::string decode_family(const DecodeBlocks& blocks);
-SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks, int page_size = 0,
+SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
                        const CostModel& model = CostModel::first());
 
 /// What so many splits cost: the multiprocessor that ends last or the bytes from memory, which hold

@@ -14,7 +14,7 @@ namespace {
 /// are.
 bool all_lengths_open(const AttentionSpec& spec) {
   return !spec.heads && !spec.batch && !spec.q_len && !spec.kv_len && !spec.packed() &&
-         !spec.q_lens && !spec.kv_lens;
+         !spec.q_lens && !spec.kv_lens && !spec.paged();
 }
 
 /// Bytes of shared memory for opaque blocks with one tile of keys and values: every row is 8
@@ -125,6 +125,12 @@ std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target
   return schedules;
 }
 
+/// Whether the copy engine brings tiles of keys: of smaller pages it would take a box for every few keys.
+bool keys_lie_in_boxes(const AttentionSpec& spec) {
+  constexpr int least_keys_of_box = 8;
+  return !spec.paged() || spec.page_size % least_keys_of_box == 0;
+}
+
 /// The schedule, then every block on its own, fewer keys a tile, one block a multiprocessor with
 /// small tiles, and no warpgroups at all.
 std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& spec,
@@ -170,7 +176,7 @@ std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& 
 std::vector<std::vector<Schedule>> schedule_lists(const SpecTraits& traits, const Target& target) {
   const AttentionSpec& spec = traits.spec;
   std::vector<std::vector<Schedule>> lists;
-  if (target.wgmma && spec.dtype != DType::f32)
+  if (target.wgmma && spec.dtype != DType::f32 && keys_lie_in_boxes(spec))
     for (const Schedule& candidate : hopper_candidates(traits))
       lists.push_back(with_safer(candidate, spec, target));
   if (lists.empty())

@@ -20,7 +20,7 @@ def shipped(target="sm_80", **fields):
 def launch(kernel, blocks, every, with_lse, **scalars):
     """What a call on a GPU launches whose keys are split in such blocks, in the emulator."""
     names = kernel._captured.arrays
-    kernels, order = DecodeKernels(kernel.spec, 0, kernel.target, names).built(
+    kernels, order = DecodeKernels(kernel.spec, kernel.target, names).built(
         blocks, with_lse, compiled=False
     )
     own = tuple(scalars[name] for name, *_ in kernels.scalars)
@@ -80,18 +80,28 @@ def test_chunks(rng, heads, kv_heads, q_len):
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (8, 2)])
 @pytest.mark.parametrize("q_lens", [(1, 1, 1), (3, 0, 2), (70, 200, 1)])
-def test_packed_sequences(rng, target, heads, kv_heads, q_lens):
+@pytest.mark.parametrize("page_size", [None, 16])
+def test_packed_sequences(rng, target, heads, kv_heads, q_lens, page_size):
     kv_lens = (700, 5, 150)
     grouped = {"heads": heads, "kv_heads": kv_heads} if heads != kv_heads else {}
-    kernel = shipped(target, head_dim=64, layout="thd", mask=fc.causal(), **grouped)
+    kernel = shipped(
+        target, head_dim=64, layout="thd", mask=fc.causal(), page_size=page_size,
+        kv_lens=page_size is not None, **grouped,
+    )  # fmt: skip
     starts, keys = (np.cumsum([0, *lens]).astype(np.int32) for lens in (q_lens, kv_lens))
     # Rows that belong to no sequence are left as they are.
     q = random(rng, (starts[-1] + 2, heads, 64), "bf16")
     k, v = (random(rng, (keys[-1] + 3, kv_heads, 64), "bf16") for _ in range(2))
     out, lse = np.full_like(q, 7), np.full((heads, q.shape[0]), 7, np.float32)
     mean = -(-q.shape[0] // 3)
+    of_keys = k, v, (keys,)
+    if page_size:
+        pages, table = packed_pages(rng, keys, page_size, k, v)
+        of_keys = *pages, (np.array(kv_lens, np.int32),)
     for blocks in _core.DecodeChooser(kernel.spec.to_json(), target).reachable(mean, mean):
-        every = q, k, v, out, lse, starts, keys
+        k_given, v_given, lengths = of_keys
+        tables = [table] if page_size else []
+        every = q, k_given, v_given, out, lse, *tables, starts, *lengths
         launch(kernel, blocks, every, True, scale=64**-0.5, max_q_len=max(q_lens))
         for i in range(3):
             rows, cols = slice(*starts[i : i + 2]), slice(*keys[i : i + 2])
@@ -194,6 +204,20 @@ def pages_of(rng, array, page_size):
     return pages, table
 
 
+def packed_pages(rng, starts, page_size, *arrays):
+    """The same of packed sequences [total, heads, dim], and one table for all arrays."""
+    counts = -(-np.diff(starts) // page_size)
+    order = rng.permutation(counts.sum() + 3).astype(np.int32)
+    table = np.full((len(counts), counts.max() + 1), 1 << 30, np.int32)
+    every = [np.full((len(order), page_size, *x.shape[1:]), np.nan, x.dtype) for x in arrays]
+    for b, first in enumerate(np.cumsum([0, *counts[:-1]])):
+        table[b, : counts[b]] = order[first : first + counts[b]]
+        for at in range(starts[b + 1] - starts[b]):
+            for pages, array in zip(every, arrays, strict=True):
+                pages[table[b, at // page_size], at % page_size] = array[starts[b] + at]
+    return every, table
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("q_len", [1, 5])
 def test_sequences_of_different_lengths(rng, target, q_len):
@@ -223,7 +247,7 @@ def test_sequences_of_different_lengths(rng, target, q_len):
 def test_a_plan_is_a_program_like_any_other():
     """Its outputs, which a call makes, have an element more than there are sequences."""
     spec = fc.AttentionSpec(head_dim=64, kv_lens=True)
-    core, texts = _core.attention_decode(spec.to_json(), 0, "sm_90a", ("packed", 16, False, True))
+    core, texts = _core.attention_decode(spec.to_json(), "sm_90a", ("packed", 16, False, True))
     program = fc.Module._of(core).programs[0]
     plan = fc.jit(program, schedule=fc.Schedule.from_json(texts[0][0]), target="sm_90a")
     lens = np.array([0, 300, 5000], np.int32)
@@ -258,6 +282,26 @@ def test_keys_in_pages(rng, page_size, layout):
                      mask="causal(bottom_right)")  # fmt: skip
 
 
+@pytest.mark.parametrize("max_q_len", [None, 90])
+def test_packed_rows_over_pages(rng, max_q_len):
+    """Prefill, decoding and a sequence without rows in one call."""
+    starts, keys = (np.cumsum([0, *n]).astype(np.int32) for n in ((90, 1, 0, 3), (130, 40, 7, 3)))
+    q = random(rng, (starts[-1] + 2, 4, 64), "bf16")
+    k, v = (random(rng, (keys[-1], 2, 64), "bf16") for _ in range(2))
+    pages, table = packed_pages(rng, keys, 16, k, v)
+    out = np.full_like(q, 7)
+    _, lse = fc.attention(
+        q, *pages, page_table=table, kv_lens=np.diff(keys), cu_seqlens_q=starts, layout="thd",
+        max_q_len=max_q_len, max_kv_len=130, mask=fc.causal(), out=out, return_lse=True,
+    )  # fmt: skip
+    for i in range(4):
+        rows, cols = slice(*starts[i : i + 2]), slice(*keys[i : i + 2])
+        if rows.start < rows.stop:
+            own, *inputs = (x.swapaxes(0, 1)[None] for x in (out[rows], q[rows], k[cols], v[cols]))
+            assert_close(own, lse[None, :, rows], *inputs, mask="causal(bottom_right)")
+    assert (out[starts[-1] :] == 7).all()
+
+
 def test_more_rows_than_a_tile_over_pages(rng):
     q, k = random(rng, (1, 2, 100, 40), "f16"), random(rng, (1, 2, 130, 40), "f16")
     pages, table = pages_of(rng, k, 16)
@@ -279,10 +323,24 @@ def test_what_pages_need_is_said(rng):
         "attention with page_table and without kv_lens: a table of pages does not say where a "
         "sequence ends"
     )
-    assert refusal(cu_seqlens_q=lens).startswith("attention with page_table and cu_seqlens_q: ")
+    assert refusal(cu_seqlens_q=lens).startswith("calling attention_forward: cu_seqlens_q was given")
+    assert "sequence 0 has length 20, and what page_table has room for is 16" in refusal(
+        max_kv_len=16
+    )
     assert "page_table has shape (1, 2, 1), which is not 2" in refusal(page_table=table[..., None])
     for few in (pages[0], pages[0, 0, 0]):
         with pytest.raises(fc.SpecError, match="k has shape .*, which is not 4 dimensions"):
             fc.attention(q, few, few, page_table=table, kv_lens=lens)
     assert "page_table" in refusal(page_table=table.astype(np.float32))
     assert "kv_lens" in refusal(kv_lens=np.array([33], np.int32))
+    with pytest.raises(fc.SpecError, match="page_size = 16 without kv_lens"):
+        fc.jit(fc.AttentionSpec(head_dim=64, page_size=16))
+    kernel = fc.jit(fc.AttentionSpec(head_dim=64, page_size=16, kv_lens=True))
+    with pytest.raises(fc.SpecError, match="it needs page_table"):
+        kernel(q, pages, pages, kv_lens=lens)
+    other = fc.jit(fc.AttentionSpec(head_dim=64, kv_lens=True))
+    with pytest.raises(fc.SpecError) as caught:
+        other(q, pages, pages, kv_lens=lens, page_table=table)
+    assert caught.value.fix == "a spec with page_size = the rows of a page, and kv_lens = True"
+    with pytest.raises(fc.SpecError, match="the backward of attention over pages"):
+        kernel.backward(q, pages, pages, q, q, q, kv_lens=lens)

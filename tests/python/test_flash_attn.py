@@ -143,6 +143,38 @@ def test_a_cache_in_pages(rng):
         fa.flash_attn_with_kvcache(q, *caches, block_table=table)
 
 
+def test_packed_rows_over_a_cache_in_pages(rng):
+    """As servers call it: rows of prefill and of decoding packed, keys in pages."""
+    q, k, v = drawn(rng, q_len=5)
+    size, each = 16, -(-k.shape[1] // 16)
+    table = rng.permutation(BATCH * each).reshape(BATCH, each).astype(np.int32)
+    caches = []
+    for array in (k, v):
+        cache = np.zeros((BATCH * each, size, *array.shape[2:]), array.dtype)
+        for b, at in np.ndindex(array.shape[:2]):
+            cache[table[b, at // size], at % size] = array[b, at]
+        caches.append(cache)
+    rows, lens = np.array([5, 1]), np.array([k.shape[1], 20], np.int32)
+    packed = np.concatenate([q[b, : rows[b]] for b in range(BATCH)])
+    starts, ends = (np.cumsum([0, *n]).astype(np.int32) for n in (rows, lens))
+    given = (packed, *caches, starts)
+    by_used = fa.flash_attn_varlen_func(
+        *given, None, 5, int(lens.max()), causal=True, block_table=table, seqused_k=lens
+    )
+    by_starts = fa.flash_attn_varlen_func(
+        *given, ends, 5, int(lens.max()), causal=True, block_table=table
+    )
+    assert (by_used == by_starts).all()
+    for b in range(BATCH):
+        own = by_used[None, starts[b] : starts[b + 1]]
+        inputs = q[b : b + 1, : rows[b]], k[b : b + 1, : lens[b]], v[b : b + 1, : lens[b]]
+        assert_close(own, None, *inputs, mask="causal(bottom_right)", layout="bshd")
+    with pytest.raises(fc.SpecError, match="block_table without seqused_k and cu_seqlens_k"):
+        fa.flash_attn_varlen_func(*given, None, 5, 41, block_table=table)
+    with pytest.raises(fc.SpecError, match="seqused_k"):
+        fa.flash_attn_varlen_func(packed, packed, packed, starts, starts, 5, 5, seqused_k=lens)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -25,11 +27,15 @@ struct Launch {
   std::vector<double> kv_lens;
   int splits = 1;
   int head_blocks = 8, block_slots = 264, most_keys = 1 << 20;
+  std::vector<double> q_lens = {};  ///< of packed sequences
 };
 
 DecodeSpec balanced(int page_size = 0) {
-  return {.attention = {.head_dim = 128, .heads = 32, .kv_heads = 8, .kv_lens = true},
-          .page_size = page_size,
+  return {.attention = {.head_dim = 128,
+                        .heads = 32,
+                        .kv_heads = 8,
+                        .kv_lens = true,
+                        .page_size = page_size},
           .balances = true};
 }
 
@@ -40,17 +46,24 @@ Plan plan(const Launch& launch, const DecodeSpec& spec = balanced()) {
       generate_for(program, attention_decode_plan_schedules(find_target("sm_90a")),
                    find_target("sm_90a"), false);
   RunInputs in{.extents = {{"B", launch.kv_lens.size()}}, .values = {{"kv_lens", launch.kv_lens}}};
+  for (const auto& [starts, lengths] :
+       {std::pair("cu_seqlens_q", &launch.q_lens), {"cu_seqlens_k", &launch.kv_lens}}) {
+    std::vector<double>& sums = in.values[starts] = {0};
+    for (const double length : *lengths) sums.push_back(sums.back() + length);
+  }
   for (const int scalar :
-       {1, launch.most_keys, launch.head_blocks, 1, launch.block_slots, launch.splits})
+       {5, launch.most_keys, launch.head_blocks, 1, launch.block_slots, launch.splits})
     in.scalars.emplace_back(std::int32_t{scalar});
   KernelRun run(program, in);
   run.emulate(kernels.kernels.at(0).source);
   EXPECT_EQ(run.compare(), "");
-  const auto whole = [&](std::size_t tensor) {
-    const std::vector<double> values = run.values(tensor);
+  const auto whole = [&](std::string_view name) {
+    const auto& tensors = program.function().tensors;
+    const auto at = std::ranges::find(tensors, name, &ir::Tensor::name) - tensors.begin();
+    const std::vector<double> values = run.values(static_cast<std::size_t>(at));
     return std::vector<std::int64_t>(values.begin(), values.end());
   };
-  return {whole(1), whole(2)};
+  return {whole("first_split"), whole("split_keys")};
 }
 
 std::int64_t splits_of(const Plan& plan, std::size_t sequence) {
@@ -108,6 +121,24 @@ TEST(DecodePlan, SequencesWithoutKeysHaveASplitEach) {
   const Plan made = plan({.kv_lens = {0, 0, 0}, .splits = 100});
   EXPECT_EQ(made.first, (std::vector<std::int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(made.keys[1], keys_of_splits);
+}
+
+// What says how long they are differs, and plans do not.
+TEST(DecodePlan, PackedSequencesHaveThePlansOfPaddedOnes) {
+  DecodeSpec spec = balanced();
+  const Launch launch{
+      .kv_lens = {300, 9000, 0, 70, 2000}, .splits = 60, .q_lens = {1, 5, 1, 0, 2}};
+  const Plan padded = plan(launch, spec);
+  spec.attention.layout = TensorLayout::thd;
+  spec.attention.page_size = 16;
+  EXPECT_EQ(plan(launch, spec).first, padded.first);
+  spec.attention.page_size = 0;
+  spec.attention.kv_lens = false;
+  EXPECT_EQ(plan(launch, spec).first, padded.first);
+  // The last rows of a sequence see its last keys.
+  spec.attention.mask = sliding_window(127, 0);
+  const Plan near = plan({.kv_lens = {9000, 9000}, .splits = 60, .q_lens = {1, 5}}, spec);
+  EXPECT_EQ(near.first, (std::vector<std::int64_t>{0, 1, 3}));
 }
 
 // Longer than any length that is tried.

@@ -36,6 +36,12 @@ AttentionSpec grouped(int head_dim, int heads, int kv_heads) {
   return {.head_dim = head_dim, .heads = heads, .kv_heads = kv_heads, .lse = true};
 }
 
+AttentionSpec in_pages(AttentionSpec spec, int page_size) {
+  spec.page_size = page_size;
+  spec.kv_lens = spec.kv_lens || page_size > 0;
+  return spec;
+}
+
 /// Under the first schedule of every target, or under all of them; tiles of many rows on one target
 /// with wgmma and one without.
 void expect_right(DecodeSpec spec, DecodeRun problem, bool all_schedules = false) {
@@ -46,7 +52,7 @@ void expect_right(DecodeSpec spec, DecodeRun problem, bool all_schedules = false
     if (spec.rows != DecodeRows::packed && target.name != "sm_80" && target.name != "sm_90a")
       continue;
     SCOPED_TRACE(fmt::format("{}: {} rows, {} keys, {} splits, pages of {}", target.name,
-                             problem.q_len, problem.kv_len, problem.splits, spec.page_size));
+                             problem.q_len, problem.kv_len, problem.splits, spec.attention.page_size));
     spec.attention.dtype = target.bf16 ? DType::bf16 : DType::f16;
     const auto kernels = decode_kernels(spec, target, problem.q_len, all_schedules);
     if (!have_run.insert(text_of(kernels)).second) continue;
@@ -78,22 +84,20 @@ TEST(AttentionDecode, RowsSeeTheirPastInChunks) {
 
 TEST(AttentionDecode, IsRightThroughPages) {
   for (const int page_size : {1, 16, 64}) {
-    AttentionSpec spec = grouped(64, 4, 2);
-    spec.kv_lens = true;
+    AttentionSpec spec = in_pages(grouped(64, 4, 2), page_size);
     spec.mask = causal();
-    expect_right({spec, page_size}, {.batch = 4,
-                                     .q_len = 2,
-                                     .kv_len = 300,
-                                     .splits = 3,
-                                     .kv_lens = {300, 0, 1, 157},
-                                     .visible = is_causal});
+    expect_right({spec}, {.batch = 4,
+                          .q_len = 2,
+                          .kv_len = 300,
+                          .splits = 3,
+                          .kv_lens = {300, 0, 1, 157},
+                          .visible = is_causal});
   }
 }
 
 // Pages of whole tiles come by the copy engine, whose producer looks them up; others row by row.
 TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
   AttentionSpec spec = grouped(64, 2, 1);
-  spec.kv_lens = true;
   spec.mask = causal();
   DecodeRun problem{.batch = 3,
                     .q_len = 70,
@@ -101,22 +105,21 @@ TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
                     .splits = 2,
                     .kv_lens = {300, 0, 157},
                     .visible = is_causal};
-  expect_right({spec, 16, DecodeRows::of_head}, problem);
-  expect_right({spec, 64, DecodeRows::of_head}, problem);
-  expect_right({spec, 256, DecodeRows::packed_in_registers}, problem);
+  expect_right({in_pages(spec, 16), DecodeRows::of_head}, problem);
+  expect_right({in_pages(spec, 64), DecodeRows::of_head}, problem);
+  expect_right({in_pages(spec, 256), DecodeRows::packed_in_registers}, problem);
   // Splits begin at the first key of a window, rounded to whole tiles.
   spec.mask = Mask("kv_idx <= q_idx + kv_len - q_len & kv_idx > q_idx + kv_len - q_len - 90");
   problem.visible = sees_window(90);
-  expect_right({spec, 64, DecodeRows::packed_in_registers}, problem);
+  expect_right({in_pages(spec, 64), DecodeRows::packed_in_registers}, problem);
 }
 
 TEST(AttentionDecode, PagesOfWholeTilesComeByTheCopyEngine) {
-  AttentionSpec spec = grouped(128, 32, 8);
-  spec.kv_lens = true;
+  const AttentionSpec spec = grouped(128, 32, 8);
   const Target& target = find_target("sm_90a");
   for (const auto& [page_size, by_engine] :
        {std::pair{256, true}, {64, true}, {48, false}, {1, false}}) {
-    const DecodeSpec decode{spec, page_size, DecodeRows::of_head};
+    const DecodeSpec decode{in_pages(spec, page_size), DecodeRows::of_head};
     const Program program = attention_decode_split(decode);
     bool any = false;
     for (const Schedule& schedule : attention_decode_split_schedules(decode, target, 64))
@@ -250,7 +253,7 @@ TEST(AttentionDecode, SplitsShareTheKeysOfAWindow) {
 TEST(AttentionDecode, SplitsAreBalancedOverSequences) {
   const auto expect_balanced_right = [](AttentionSpec spec, int page_size, DecodeRun problem) {
     spec.kv_lens = true;
-    expect_right({.attention = spec, .page_size = page_size, .balances = true}, std::move(problem));
+    expect_right({.attention = in_pages(spec, page_size), .balances = true}, std::move(problem));
   };
   // Fewer splits than whole ones would need, more than there are keys for, and one beside the sequences.
   for (const int splits : {5, 11, 40})
@@ -311,23 +314,11 @@ TEST(AttentionDecode, RefusesWhatItDoesNotCompute) {
   EXPECT_EQ(refusal({packed}),
             "decoding with layout thd and combines_tiles = false\n"
             "  why: a block for each row does not know whether a sequence has it\n"
-            "  try: combines_tiles = true");
-  EXPECT_EQ(refusal({packed, 16}),
-            "pages with layout thd\n"
-            "  why: a table of pages has a row for each sequence of a batch\n"
-            "  try: layout bhsd or bshd");
+            "  try: combines_tiles = true, or balances = true");
   EXPECT_EQ(refusal({floats}),
             "decoding with dtype f32\n"
             "  why: its products take bf16 and f16 operands\n"
             "  try: dtype bf16 or f16, or attention_forward");
-  EXPECT_EQ(refusal({grouped(64, 4, 2), 16}),
-            "pages without kv_lens\n"
-            "  why: a table of pages does not say where a sequence ends\n"
-            "  try: kv_lens = true");
-  EXPECT_EQ(refusal({grouped(64, 4, 2), -1}),
-            "pages of -1 keys\n"
-            "  why: a page has at least one\n"
-            "  try: 0 for contiguous keys");
 }
 
 std::int64_t number_of(const std::string& text, const std::map<std::string, std::int64_t>& named) {
@@ -345,7 +336,7 @@ constexpr int h200 = 132;  // multiprocessors
 
 /// Splits of packed rows that are copied to shared memory.
 std::int64_t splits(const DecodeProblem& problem, int page_size = 0) {
-  return decode_splits(problem, split_costs(grouped(128, 32, 8), {}, page_size)).splits;
+  return decode_splits(problem, split_costs(in_pages(grouped(128, 32, 8), page_size), {})).splits;
 }
 
 TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
@@ -375,19 +366,19 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
   packed_window.mask = window.mask;
   const DecodeSpec specs[] = {
       {grouped(64, 32, 8)},
-      {grouped(64, 32, 8), 16},
-      {grouped(64, 32, 8), 0, DecodeRows::of_head},
-      {grouped(128, 32, 8), 0, DecodeRows::packed_in_registers, true},
-      {window, 0, DecodeRows::of_head},
-      {packed, 0, DecodeRows::packed, true},
-      {packed_window, 0, DecodeRows::packed, true},
+      {in_pages(grouped(64, 32, 8), 16)},
+      {grouped(64, 32, 8), DecodeRows::of_head},
+      {grouped(128, 32, 8), DecodeRows::packed_in_registers, true},
+      {window, DecodeRows::of_head},
+      {packed, DecodeRows::packed, true},
+      {packed_window, DecodeRows::packed, true},
+      {in_pages(packed, 16), DecodeRows::packed, true},
   };
-  for (DecodeSpec spec : specs)
+  for (const DecodeSpec& spec : specs)
     for (const int tile : {16, 64, 128})
       for (const int batch : {1, 2, 9, 17, 64, 200})
         for (const int rows : {1, 3, 16, 300})
           for (const int keys : {0, 16, 4096, 32768, 131072}) {
-            spec.attention.kv_lens = spec.page_size > 0;
             const std::string text = decode_splits_text(spec, tile);
             const int all = spec.packs_heads() ? rows * 4 : rows;
             const DecodeProblem problem{.batch = batch,
@@ -403,8 +394,7 @@ TEST(DecodeSplits, AreTheSameAsAnExpression) {
                                        {"max_pages", keys / 16},
                                        {"multiprocessors", h200}}),
                       decode_splits(problem, split_costs(spec.attention,
-                                                         {spec.rows, tile, spec.combines_tiles},
-                                                         spec.page_size))
+                                                         {spec.rows, tile, spec.combines_tiles}))
                           .splits)
                 << text;
           }

@@ -125,6 +125,32 @@ TEST(PaddedSequences, AreRightInWarpgroups) {
                                launches);
 }
 
+TEST(SequencesInPages, AreRight) {
+  const std::vector<AttentionInputs> launches = {
+      padded(70, 150, {}, {150, 33, 0, 149}), padded(3, 5, {}, {4})};
+  for (const int page_size : {1})
+    for (const Mask& mask : {full(), causal()}) {
+      AttentionSpec spec{.head_dim = 64, .mask = mask, .lse = true, .kv_lens = true, .page_size = page_size};
+      expect_right(spec, launches);
+      spec.layout = TensorLayout::thd;
+      expect_right(spec, packed_launches);
+    }
+}
+
+TEST(SequencesInPages, AreRightInWarpgroups) {
+  for (const int page_size : {192}) {
+    AttentionSpec spec{.head_dim = 64,
+                       .head_dim_v = 112,
+                       .mask = causal(),
+                       .lse = true,
+                       .kv_lens = true,
+                       .page_size = page_size};
+    expect_right_of_warpgroups(spec, {padded(140, 400, {}, {400, 33, 0, 150})});
+    spec.layout = TensorLayout::thd;
+    expect_right_of_warpgroups(spec, packed_launches);
+  }
+}
+
 TEST(UnfusedAttention, RefusesSequencesOfDifferentLengths) {
   for (const AttentionSpec& spec : {AttentionSpec{.head_dim = 64, .layout = TensorLayout::thd},
                                     AttentionSpec{.head_dim = 64, .q_lens = true}}) {

@@ -14,7 +14,6 @@ from ..arrays import is_torch_tensor, stored_dtype, without_repeats
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
 from ..kernels.just_in_time import default_target, jit
-from ..kernels.paged_attention import PagedAttention, check_ranks
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import corner_of_bias, is_special, products_of
 from ..specs.expression import (
@@ -33,11 +32,11 @@ from ..specs.expression import (
 from ..specs.spec import AttentionSpec, ProductsName, dtype_name
 from ..specs.variants import bias, causal, dense_mask, full
 from .leading import flat_mask, in_four, shared
+from .paged import check_paged
 
 _FULL = full()
 _TOP_LEFT = causal("top_left")
 _kernels: OrderedDict[tuple[Any, ...], AttentionKernel] = OrderedDict()
-_paged: OrderedDict[tuple[Any, ...], PagedAttention] = OrderedDict()
 _WHOLE_NUMBERS = ("i64", "i32", "i16", "i8", "u8")
 _MOST_KERNELS = 256  # of which the one that was not called for longest goes first
 
@@ -55,19 +54,21 @@ def _kernel_for(
     large_scores: bool = False,
     products: ProductsName = "full",
     deterministic: bool = True,
+    paged: bool = False,
 ) -> AttentionKernel | None:
     # Everything a spec is made of, read off the arrays; lengths and batch are not.
     at_heads = 2 if layout == "bshd" else 1
+    at_kv_heads = 2 if paged else at_heads
     rank = 3 if layout == "thd" else 4
     q_shape, k_shape, v_shape, dtype = q.shape, k.shape, v.shape, q.dtype
-    if not len(q_shape) == len(k_shape) == len(v_shape) == rank:
+    if len(q_shape) != rank or not len(k_shape) == len(v_shape) == (4 if paged else rank):
         return None
     device = getattr(q, "device", None)
     key = (
         q_shape[-1],
         v_shape[-1],
         q_shape[at_heads],
-        k_shape[at_heads],
+        k_shape[at_kv_heads],
         dtype,
         mask.key,
         score and score.key,
@@ -78,6 +79,7 @@ def _kernel_for(
         large_scores,
         products,
         deterministic,
+        k_shape[1] if paged else None,
         device,
     )
     kernel = _kernels.get(key)
@@ -99,6 +101,7 @@ def _kernel_for(
             layout=layout,
             q_lens=q_lens,
             kv_lens=kv_lens,
+            page_size=k_shape[1] if paged else None,
             large_scores=large_scores,
             deterministic=deterministic,
         )
@@ -183,7 +186,9 @@ def attention(
     With `page_table`, int32 [batch, pages of a sequence], keys and values lie in pages: k and v are
     [pages, page_size, kv_heads, head_dim] whatever the layout of q, of any page_size, and key i of
     a sequence is row i % page_size of page page_table[b, i // page_size]. `kv_lens` says how many
-    keys each sequence has.
+    keys each sequence has, also where layout "thd" and cu_seqlens_q pack the query rows.
+    `max_kv_len` says how many it has at the most: a table often has room for more, and kernels are
+    chosen for what they may have to read.
     """
     try:
         if large_scores is not False:
@@ -199,21 +204,14 @@ def attention(
                 checked=checked, large_scores=large_scores, products=products,
                 deterministic=deterministic, page_table=page_table,
             )  # fmt: skip
-        if page_table is not None:
-            return _over_pages(
-                q, k, v, page_table, kv_lens, mask=mask, score=score, sink=sink, layout=layout,
-                q_lens=q_lens, scale=scale, out=out, return_lse=return_lse, stream=stream,
-                others={
-                    "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-                    "max_q_len": max_q_len, "max_kv_len": max_kv_len, "checked": checked or None,
-                },
-            )  # fmt: skip
         visible = _FULL if mask is None else as_mask(mask)
         captured = None
         if score is not None or sink is not None or visible.tensors:
             visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
             captured = bound_arrays(visible, score, sink)
-        padded = layout != "thd"
+        padded, paged = layout != "thd", page_table is not None
+        if paged:
+            check_paged(q, k, v, page_table, kv_lens, layout)
 
         try:
             kernel = _kernel_for(
@@ -225,10 +223,11 @@ def attention(
                 sink,
                 layout,
                 q_lens=padded and q_lens is not None,
-                kv_lens=padded and kv_lens is not None,
+                kv_lens=(padded or paged) and kv_lens is not None,
                 large_scores=large_scores,
                 products=products,
                 deterministic=deterministic,
+                paged=paged,
             )
             if kernel is not None:
                 return kernel(
@@ -246,10 +245,11 @@ def attention(
                     max_kv_len=max_kv_len,
                     q_lens=q_lens,
                     kv_lens=kv_lens,
+                    page_table=page_table,
                     checked=checked,
                 )
         except SpecError:
-            alike = shared(q, k, v, layout)
+            alike = None if paged else shared(q, k, v, layout)
             if alike is None:
                 raise
             q, k, v = alike
@@ -272,65 +272,6 @@ def attention(
         if found is None:
             raise
         raise found from None
-
-
-def _over_pages(
-    q: Any,
-    k: Any,
-    v: Any,
-    page_table: Any,
-    kv_lens: Any,
-    *,
-    mask: MaskLike | None,
-    score: ScoreLike | None,
-    sink: SinkLike | None,
-    layout: Literal["bhsd", "bshd", "thd"],
-    q_lens: Any,
-    others: Mapping[str, Any],
-    **given: Any,
-) -> Any:
-    for name, value in others.items():
-        if value is not None:
-            raise SpecError(
-                f"attention with page_table and {name}",
-                "sequences of a table are rows of a batch, and indices of expressions are not "
-                "checked",
-                f"{name} left out; kv_lens says how long each sequence is",
-            )
-    if kv_lens is None:
-        raise SpecError(
-            "attention with page_table and without kv_lens",
-            "a table of pages does not say where a sequence ends",
-            "kv_lens=, an int32 array [batch] on the device of q",
-        )
-    check_ranks(q, k, v, page_table)
-    visible = _FULL if mask is None else as_mask(mask)
-    visible, score, sink = in_one_kernel(visible, as_score(score), as_sink(sink))
-    heads, kv_heads = q.shape[2 if layout == "bshd" else 1], k.shape[2]
-    parts = visible.key, score and score.key, sink and sink.key
-    key = (q.shape[-1], v.shape[-1], heads, kv_heads, k.shape[1], q.dtype, *parts, layout,
-           q_lens is not None, getattr(q, "device", None))  # fmt: skip
-    kernel = _paged.get(key)
-    if kernel is None:
-        _check_dtypes(q=q, k=k, v=v)
-        spec = AttentionSpec(
-            head_dim=q.shape[-1],
-            head_dim_v=v.shape[-1],
-            heads=heads if heads != kv_heads else None,
-            kv_heads=kv_heads if heads != kv_heads else None,
-            dtype=dtype_name(q.dtype),
-            mask=visible.unbound(),
-            score=score and score.unbound(),
-            sink=sink and sink.unbound(),
-            layout=layout,
-            q_lens=q_lens is not None,
-            kv_lens=True,
-        )
-        kernel = _paged[key] = PagedAttention(spec, k.shape[1], default_target())
-        while len(_paged) > _MOST_KERNELS:
-            _paged.popitem(last=False)
-    captured = bound_arrays(visible, score, sink)
-    return kernel(q, k, v, page_table, kv_lens, q_lens=q_lens, captured=captured, **given)
 
 
 def sdpa(
@@ -449,7 +390,6 @@ torch_seam.instead_of(sdpa, torch_seam.sdpa)
 def clear() -> None:
     """Forgets the kernels that :func:`attention` and :func:`sdpa` keep."""
     _kernels.clear()
-    _paged.clear()
 
 
 __all__ = ["attention", "clear", "sdpa"]

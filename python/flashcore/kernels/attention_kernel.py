@@ -142,6 +142,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        page_table: Array | None = None,
         checked: bool | None = None,
     ) -> Array: ...
 
@@ -163,6 +164,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        page_table: Array | None = None,
         checked: bool | None = None,
     ) -> tuple[Array, Array]: ...
 
@@ -184,6 +186,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         max_kv_len: int | None = None,
         q_lens: Array | None = None,
         kv_lens: Array | None = None,
+        page_table: Array | None = None,
         checked: bool | None = None,
     ) -> Array | tuple[Array, Array]: ...
 
@@ -204,6 +207,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         max_kv_len: int | None = None,
         q_lens: Any = None,
         kv_lens: Any = None,
+        page_table: Any = None,
         checked: bool | None = None,
     ) -> Any:
         """softmax(score(scale q k^T) + mask) v; with `return_lse`, also every row's log-sum-exp; of
@@ -220,6 +224,12 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         and v: without it max_q_len, where one array has the starts of both, or else as long as k.
         A spec with q_lens or kv_lens: i32 [batch], how long each sequence is.
 
+        A spec with page_size: k and v are [pages, page_size, kv_heads, head_dim], and key i of
+        sequence b is row i % page_size of page `page_table`[b, i // page_size], i32 [batch, pages
+        of a sequence]. Of layout "thd" cu_seqlens_q has the query rows and kv_lens the keys. No
+        sequence has more than `max_kv_len` keys, or than the table has room for: kernels are chosen
+        for that many.
+
         `checked` raises SpecError where an expression would read outside an array; that is computed
         on the host before the launch, and slow. None: as :func:`jit` was told.
         """
@@ -229,11 +239,13 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
                     captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
                     max_q_len=max_q_len, max_kv_len=max_kv_len, q_lens=q_lens, kv_lens=kv_lens,
-                    checked=checked,
+                    page_table=page_table, checked=checked,
                 )  # fmt: skip
             if return_lse is not True and return_lse is not False:
                 return_lse = arguments.flag("return_lse", return_lse)
             if records_gradients(q, k, v):
+                if self._spec.page_size is not None:
+                    self.check_derivative()
                 return torch_seam.with_gradients(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
                     captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
@@ -254,7 +266,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             scalars: tuple[Any, ...] = (scale, *numbers) if numbers else (scale,)
             # Most specs need no lengths, and most calls give none: those look no further.
             none_given = cu_seqlens_q is max_q_len is max_kv_len is q_lens is kv_lens is None
-            none_given = none_given and cu_seqlens_k is None
+            none_given = none_given and cu_seqlens_k is page_table is None
             every = arrays
             if not none_given or self._needs_lengths:
                 own = lengths(
@@ -267,6 +279,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                     q_lens,
                     kv_lens,
                     max_kv_len,
+                    page_table,
                 )
                 every, scalars = own.arrays + arrays, (scale, *own.scalars, *numbers)
             if self._checked if checked is None else checked:
@@ -286,7 +299,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
-                probes = self._launch_closely(every, scalars, stream, with_lse, sequences)
+                probes = self._launch_closely(every, scalars, stream, with_lse, sequences, page_table)
             if return_lse:
                 return (out, lse) if probes is None else (out, lse, probes)
             return out if probes is None else (out, probes)
@@ -303,13 +316,14 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         stream: Any,
         with_lse: bool,
         sequences: int,
+        page_table: Any,
     ) -> dict[str, Any] | None:
         """A launch that may need copies, or to look at the table of winners before; what probes
         saw."""
         if not self._probe:
             self._launches.launch(self._dispatch(with_lse), arrays, scalars, stream)
             return None
-        kernel = self.variant(arrays[0], arrays[1], sequences, with_lse)
+        kernel = self.variant(arrays[0], arrays[1], sequences, with_lse, page_table)
         if with_lse:
             kernel = kernel._returning_lse()
         probes = kernel._probe_arrays(arrays, stream)

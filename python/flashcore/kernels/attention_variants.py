@@ -135,15 +135,21 @@ class AttentionVariants(Kernel):
         super().wait_until_optimised()
 
     def variant(
-        self: Variant, q: Any, k: Any, sequences: int = 1, with_lse: bool = False
+        self: Variant,
+        q: Any,
+        k: Any,
+        sequences: int = 1,
+        with_lse: bool = False,
+        page_table: Any = None,
     ) -> Variant:
         """The kernel that a call with these arrays is to launch: short sequences, and few of them,
         want other schedules than long ones. Compiles it if no call before wanted it; calls do not
         wait for that, and launch another meanwhile. `sequences` is how many lie packed in the
-        arrays of layout "thd"; how long each is only the GPU knows."""
+        arrays of layout "thd"; how long each is only the GPU knows. `page_table` is that of a spec
+        with pages."""
         if not self._chooses or not on_cuda(q):
             return self
-        problem = problem_of(self._spec, q, k, sequences)
+        problem = problem_of(self._spec, q, k, sequences, page_table)
         dispatch = self._dispatch(with_lse).core
         texts = dispatch.schedules(problem)
         if torch_seam.is_capturing(q):

@@ -22,21 +22,18 @@ class DecodeKernels:
     """Arrays of a call come in the order q, k, v, o, lse if it is asked for, page_table where there
     are pages, lengths, and what the expressions captured."""
 
-    def __init__(self, spec: AttentionSpec, page_size: int, target: str, captured: Sequence[str]):
-        """`page_size` 0: keys are contiguous. `captured` are names, in their order."""
+    def __init__(self, spec: AttentionSpec, target: str, captured: Sequence[str]):
+        """`captured` are names, in their order."""
         self._spec = spec
-        self._page_size = page_size
         self._target = target
-        self._group = (spec.heads or 1) // (spec.kv_heads or spec.heads or 1)
         lengths = {
-            "page_table": page_size > 0,
+            "page_table": spec.page_size,
             "cu_seqlens_q": spec.layout == "thd",
-            "cu_seqlens_k": spec.layout == "thd",
+            "cu_seqlens_k": spec.layout == "thd" and not spec.page_size,
             "q_lens": spec.q_lens,
             "kv_lens": spec.kv_lens,
         }
         self._beside = [*(name for name, asked in lengths.items() if asked), *captured]
-        self._chooser = _core.DecodeChooser(spec.to_json(), target)
         self._built: dict[tuple[Blocks, bool], Ordered] = {}
 
     def built(self, blocks: Blocks, with_lse: bool, compiled: bool) -> Ordered:
@@ -44,7 +41,7 @@ class DecodeKernels:
         found = self._built.get((blocks, with_lse))
         if found is None:
             text = dataclasses.replace(self._spec, lse=with_lse).to_json()
-            core, texts = _core.attention_decode(text, self._page_size, self._target, blocks)
+            core, texts = _core.attention_decode(text, self._target, blocks)
             schedules = [[Schedule.from_json(text) for text in own] for own in texts]
             kernels = ModuleKernel.first_fitting(
                 Module._of(core), schedules, self._target, compiled
@@ -53,13 +50,6 @@ class DecodeKernels:
             found = kernels, [names.index(tensor[0]) for tensor in kernels.tensors]
             self._built[blocks, with_lse] = found
         return found
-
-    def packed_blocks(self, batch: int, q_len: int) -> Blocks:
-        """Tiles of a group's rows, with room for `q_len` of each head if a tile has as many."""
-        rows = 16
-        while rows < min(q_len * self._group, _core.most_decode_rows()):
-            rows *= 2
-        return "packed", rows, False, self._chooser.balances(batch)
 
 
 __all__ = ["Blocks", "DecodeKernels", "Ordered"]

@@ -40,7 +40,10 @@ def check_indices(
     if packed:
         starts = _on_host(cu_seqlens_q)
         rows = numpy.diff(starts)
-        cols = rows if cu_seqlens_k is None else numpy.diff(_on_host(cu_seqlens_k))
+        if spec.page_size:
+            cols = _on_host(kv_lens)
+        else:
+            cols = rows if cu_seqlens_k is None else numpy.diff(_on_host(cu_seqlens_k))
     else:
         rows = numpy.full(q.shape[0], q.shape[at_rows]) if q_lens is None else _on_host(q_lens)
         cols = numpy.full(q.shape[0], k.shape[at_rows]) if kv_lens is None else _on_host(kv_lens)

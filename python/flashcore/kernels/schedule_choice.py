@@ -86,12 +86,17 @@ class Dispatch:
             tuning_table.winner_for(self._home.spec, self._home.target)
 
 
-def problem_of(spec: AttentionSpec, q: Any, k: Any, sequences: int) -> Problem:
+def problem_of(
+    spec: AttentionSpec, q: Any, k: Any, sequences: int, page_table: Any = None
+) -> Problem:
     """What a call with these arrays computes; of packed sequences the mean lengths, as how long
-    each is only the GPU knows."""
+    each is only the GPU knows, and of pages as many keys as the table has room for."""
     *batch, a, b, _ = q.shape
     heads, q_len, kv_axis = (a, b, -2) if spec.layout == "bhsd" else (b, a, -3)
-    each = [-(-length // max(1, sequences)) for length in (q_len, k.shape[kv_axis])]
+    keys = k.shape[kv_axis] if page_table is None else 0
+    each = [-(-length // max(1, sequences)) for length in (q_len, keys)]
+    if page_table is not None:
+        each[1] = page_table.shape[1] * (spec.page_size or 0)
     return math.prod(batch) * sequences, heads, each[0], each[1]
 
 

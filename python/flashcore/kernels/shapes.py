@@ -35,7 +35,9 @@ class Fitting:
         """Raises SpecError for the first array whose shape does not fit; `sequences` is how many
         lie packed in arrays of layout "thd"."""
         packed = self._spec.layout == "thd"
-        if not self._ruled or not len(q.shape) == len(k.shape) == (3 if packed else 4):
+        if not self._ruled or len(q.shape) != (3 if packed else 4) or (
+            len(k.shape) != (4 if self._spec.page_size else len(q.shape))
+        ):
             return  # the launch says so
         sizes = _sizes(self._spec, q, k, sequences, max_q_len)
         for at, tensor in self._ruled:
@@ -46,13 +48,15 @@ def _sizes(
     spec: AttentionSpec, q: Any, k: Any, sequences: int, max_q_len: int | None
 ) -> dict[str, int | None]:
     """What the names of dimensions stand for in a call; None: only the device knows."""
+    # How many keys a table of pages has room for says nothing of how many there are.
+    keys = {"kv_len": None, "length": None} if spec.page_size else {}
     if spec.layout == "thd":
         known = {"batch": sequences, "heads": q.shape[1], "q_len": max_q_len}
-        return {**known, "kv_len": None, "length": max_q_len}
+        return {**known, "kv_len": None, "length": max_q_len, **keys}
     heads, rows = (1, 2) if spec.layout == "bhsd" else (2, 1)
     lengths = {"q_len": q.shape[rows], "kv_len": k.shape[rows]}
     longer = max(lengths.values())
-    return {"batch": q.shape[0], "heads": q.shape[heads], **lengths, "length": longer}
+    return {"batch": q.shape[0], "heads": q.shape[heads], **lengths, "length": longer, **keys}
 
 
 def _check(

@@ -65,7 +65,8 @@ def attention(
              "max_kv_len": max_kv_len, "q_lens": q_lens, "kv_lens": kv_lens}  # fmt: skip
     if page_table is not None:
         options = {"mask": mask, "score": score, "sink": sink, "layout": layout,
-                   "checked": checked, "page_table": page_table, **given}  # fmt: skip
+                   "checked": checked, "page_table": page_table, "large_scores": large_scores,
+                   "products": products, **given}  # fmt: skip
         return _over_pages(q, k, v, options)
     if torch.compiler.is_compiling():
         parts = _known(Mask, mask), _known(Score, score), _known(Sink, sink)
@@ -102,11 +103,7 @@ def _over_pages(q: Any, k: Any, v: Any, options: dict[str, Any]) -> Any:
         return _untraced(functional.attention, q, k, v, **options)
     q, k, v = _cast(q, k, v)
     if not _is_launch(q):
-        raise DeviceError(
-            "attention over pages",
-            "torch watches the call or gave a tensor without memory",
-            "a call with plain tensors, outside of torch's modes and exports",
-        )
+        raise _watched_pages()
     with torch._C._DisableAutocast():
         return functional.attention(q, k, v, **options)
 
@@ -212,6 +209,12 @@ def kernel(
 ) -> Any:
     tracing = torch.compiler.is_compiling()
     checked = self._checked if checked is None else checked
+    if self._spec.page_size is not None:
+        if tracing:
+            return _untraced(self, q, k, v, captured=captured, stream=stream, checked=checked,
+                             **given)  # fmt: skip
+        raise _watched_pages()
+    given.pop("page_table", None)
     if tracing and (self._probe or checked or _has_to_run(q, k, v, (), stream)):
         return _untraced(self, q, k, v, captured=captured, stream=stream, checked=checked, **given)
     if self._probe or q.is_nested:
@@ -345,6 +348,14 @@ def _refusal(self: AttentionKernel, q: Any) -> DeviceError:
     return DeviceError(
         f"calling {self.name}",
         "it has probes, and torch watches the call or gave a tensor without memory",
+        "a call with plain tensors, outside of torch's modes and exports",
+    )
+
+
+def _watched_pages() -> DeviceError:
+    return DeviceError(
+        "attention over pages",
+        "torch watches the call or gave a tensor without memory",
         "a call with plain tensors, outside of torch's modes and exports",
     )
 

@@ -65,6 +65,9 @@ def _flag(name: str, value: Any) -> bool:
     return arguments.flag(name, value)
 
 
+_NOT_GIVEN_AS_0 = ("head_dim_v", "heads", "kv_heads", "page_size")  # in C++
+
+
 @arguments.fields_by_name("an attention spec", SpecError)
 @dataclass(frozen=True, kw_only=True)
 class AttentionSpec:
@@ -103,6 +106,9 @@ class AttentionSpec:
     """Padded batches: a call says how many rows of q each sequence has. The others become zeros."""
     kv_lens: bool = False
     """Padded batches: a call says how many keys each sequence has. The others are never read."""
+    page_size: int | None = None
+    """Keys lie in pages of so many: k and v are [pages, page_size, kv_heads, head_dim], and a call
+    has a page_table, with kv_lens, whatever the layout of q. None: they do not."""
     large_scores: bool = False
     """Be right for every finite score, at a cost of 2 % or so. Without, scores may reach 2^28 in
     base-2 units, about 1.8e8: beyond that the rounding of a row's maximum decides, and from about
@@ -115,7 +121,8 @@ class AttentionSpec:
     kv_len: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("head_dim", "head_dim_v", "heads", "kv_heads", "batch", "q_len", "kv_len"):
+        for name in ("head_dim", "head_dim_v", "heads", "kv_heads", "page_size", "batch", "q_len",
+                     "kv_len"):  # fmt: skip
             value = getattr(self, name)
             if value is not None or name == "head_dim":
                 fix = "a number of elements, as 64" if "dim" in name else "a whole number, or None"
@@ -165,8 +172,7 @@ class AttentionSpec:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, part in zip(("mask", "score", "sink"), self.expressions, strict=True):
             values[name] = (part or Score("")).to_data()
-        # Where C++ reads 0 as "not given".
-        for name in ("head_dim_v", "heads", "kv_heads"):
+        for name in _NOT_GIVEN_AS_0:
             values[name] = values[name] or 0
         return json.dumps({"kind": "attention"} | values, indent=2)
 
@@ -178,7 +184,7 @@ class AttentionSpec:
             raise arguments.refusal("the attention spec", text, "it is no text", fix)
         values = json.loads(_core.normal_spec(text))
         del values["kind"]
-        for name in ("head_dim_v", "heads", "kv_heads"):
+        for name in _NOT_GIVEN_AS_0:
             values[name] = values[name] or None
         written = json.loads(text)
         kinds: dict[str, type[Mask] | type[Score] | type[Sink]]

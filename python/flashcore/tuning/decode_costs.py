@@ -98,7 +98,7 @@ def build_splits(
 
     def build(spec: AttentionSpec, blocks: Blocks) -> Ordered | None:
         try:
-            return DecodeKernels(spec, 0, target, ()).built(blocks, False, compiled=True)
+            return DecodeKernels(spec, target, ()).built(blocks, False, compiled=True)
         except Error:
             return None
 

@@ -69,10 +69,10 @@ TEST(Verify, RaggedAxes) {
   EXPECT_EQ(ragged("axis rows: parallel_tiles N longest most\n", ""),
             "axis rows with a longest segment of most\n"
             "  why: it sizes the grid along a ragged axis of parallel_tiles\n  try: leave it out");
-  EXPECT_EQ(ragged("axis rows: parallel N ragged\n", place),
-            "axis rows is parallel and ragged\n"
-            "  why: only an axis that is cut into tiles covers another segment in every block\n"
-            "  try: use tiles or parallel_tiles");
+  EXPECT_EQ(ragged("axis rows: whole N ragged\n", place),
+            "axis rows is whole and ragged\n"
+            "  why: a tile along it has as many elements in every block\n"
+            "  try: use tiles, parallel_tiles or parallel");
   EXPECT_EQ(ragged(rows, ""),
             "invalid operation: %x = load x[rows, d] : f32[rows, d]\n  at:  t:15\n"
             "  why: rows is used before its segment is set\n  try: set the segment of rows at the "

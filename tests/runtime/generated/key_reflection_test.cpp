@@ -227,6 +227,7 @@ std::vector<Place> places() {
       {.head_dim = 128},
       {.head_dim = 128, .mask = causal(), .score = softcap(30)},
       {.head_dim = 192, .mask = causal()},
+      {.head_dim = 64, .kv_lens = true},
   };
   std::vector<Place> found;
   for (const char* name : {"sm_80", "sm_90a"}) {
@@ -347,7 +348,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
 TEST(KeyReflection, EveryFieldOfASpecMakesAnotherKernelSomewhere) {
   const AttentionSpec all;
   const auto& [head_dim, head_dim_v, heads, kv_heads, dtype, products, mask, score, sink, layout,
-               lse, q_lens, kv_lens, large_scores, deterministic, batch, q_len, kv_len] = all;
+               lse, q_lens, kv_lens, page_size, large_scores, deterministic, batch, q_len, kv_len] = all;
   static_cast<void>(head_dim);
   const Values values{
       {"head_dim", {32, 96}},
@@ -362,6 +363,7 @@ TEST(KeyReflection, EveryFieldOfASpecMakesAnotherKernelSomewhere) {
       {"lse", {true}},
       {"q_lens", {true}},
       {"kv_lens", {true}},
+      {"page_size", {16}},
       {"large_scores", {true}},
       {"batch", {3}},
       {"q_len", {100}},

@@ -169,10 +169,18 @@ TEST(ScheduleChooser, ReadsAProblemOffTheLengthsThatASpecLeavesOpen) {
   EXPECT_EQ(numbers(fixed.problem_of(lengths({2, 40}))),
             (std::array<std::int64_t, 4>{2, 8, 40, 77}));
   const ScheduleChooser packed({.head_dim = 64, .layout = TensorLayout::thd}, target);
-  EXPECT_EQ(packed.extents(), (std::vector<std::string>{"B", "H", "Tq", "Tk"}));
-  EXPECT_EQ(numbers(packed.problem_of(lengths({3, 4, 100, 301}))),
+  EXPECT_EQ(packed.extents(), (std::vector<std::string>{"B", "H", "Tq", "Tk", "max_q_len"}));
+  EXPECT_EQ(numbers(packed.problem_of(lengths({3, 4, 100, 301, 50}))),
             (std::array<std::int64_t, 4>{3, 4, 34, 101}))
       << "the mean lengths";
+  EXPECT_EQ(packed.problem_of(lengths({3, 4, 100, 301, 50})).longest_q_len, 50);
+  EXPECT_EQ(packed.problem_of(lengths({3, 4, 100, 301, 100})).longest_q_len, 0) << "nobody said it";
+  const ScheduleChooser paged(
+      {.head_dim = 64, .layout = TensorLayout::thd, .kv_lens = true, .page_size = 16}, target);
+  EXPECT_EQ(paged.extents(), (std::vector<std::string>{"B", "H", "Tq", "max_pages", "max_q_len"}));
+  EXPECT_EQ(numbers(paged.problem_of(lengths({3, 4, 100, 20, 50}))),
+            (std::array<std::int64_t, 4>{3, 4, 34, 320}))
+      << "as many keys as there is room for";
 }
 
 TEST(ReachableSchedules, OfOneProblemAreItsOwn) {

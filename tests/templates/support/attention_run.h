@@ -38,6 +38,40 @@ inline std::vector<double> as_values(const std::vector<int>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
+/// A table of pages for sequences of these lengths, in no order, with one entry more than the longest
+/// needs. What lies beyond a sequence names no page.
+struct PageTable {
+  PageTable(int page_size, const std::vector<int>& lengths) : size(page_size) {
+    const int longest = lengths.empty() ? 0 : std::ranges::max(lengths);
+    per_sequence = (longest + size - 1) / size + 1;
+    pages = per_sequence * static_cast<int>(lengths.size());
+    used.resize(static_cast<std::size_t>(pages));
+    const int beyond[] = {-1, 1 << 30, pages};
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      for (int i = 0; i < per_sequence; ++i) {
+        const int page = pages - 1 - (i * static_cast<int>(lengths.size()) + static_cast<int>(b));
+        const int rows = std::clamp(lengths[b] - i * size, 0, size);
+        used[static_cast<std::size_t>(page)] = rows;
+        table.push_back(rows > 0 ? page : beyond[i % 3]);
+      }
+  }
+
+  int size, per_sequence = 0, pages = 0;
+  std::vector<int> table;
+  std::vector<int> used;  ///< rows of each page
+};
+
+/// Writes NaN into the rows of pages that belong to no sequence.
+inline void poison_pages(const PageTable& table, const TensorView& x) {
+  for (std::int64_t page = 0; page < x.shape[0]; ++page)
+    for (std::int64_t row = table.used[static_cast<std::size_t>(page)]; row < x.shape[1]; ++row)
+      for (std::int64_t head = 0; head < x.shape[2]; ++head)
+        for (std::int64_t i = 0; i < x.shape[3]; ++i)
+          write_element(x.dtype, x.data,
+                        page * x.strides[0] + row * x.strides[1] + head * x.strides[2] + i,
+                        std::numeric_limits<double>::quiet_NaN());
+}
+
 /// Writes NaN into the rows of q, k and v that belong to no sequence.
 inline void poison_padding(const AttentionSpec& spec, const AttentionInputs& in,
                            const KernelRun& run) {
@@ -46,6 +80,10 @@ inline void poison_padding(const AttentionSpec& spec, const AttentionInputs& in,
     const std::vector<int>& lengths = t == 0 ? in.q_lens : in.kv_lens;
     if (lengths.empty()) continue;
     const TensorView& x = views[t];
+    if (t > 0 && spec.paged()) {
+      poison_pages(PageTable(spec.page_size, lengths), x);
+      continue;
+    }
     const int length_dim = spec.packed() ? 0 : spec.layout == TensorLayout::bshd ? 1 : 2;
     const int head_dim = spec.packed() ? 1 : 3 - length_dim;
     for (std::int64_t b = 0; b < (spec.packed() ? 1 : x.shape[0]); ++b)
@@ -73,8 +111,15 @@ inline KernelRun attention_run(const AttentionSpec& spec, const AttentionInputs&
     const std::vector<int> q = running_sum(in.q_lens), k = running_sum(in.kv_lens);
     inputs.extents["Tq"] = q.back() + in.beyond;
     inputs.extents["Tk"] = k.back() + in.beyond;
-    inputs.values = {{"cu_seqlens_q", as_values(q)}, {"cu_seqlens_k", as_values(k)}};
+    inputs.values["cu_seqlens_q"] = as_values(q);
+    inputs.values["cu_seqlens_k"] = as_values(k);
     inputs.scalars.emplace_back(in.q_lens.empty() ? 0 : std::ranges::max(in.q_lens));
+  }
+  if (spec.paged()) {
+    const PageTable pages(spec.page_size, in.kv_lens);
+    inputs.extents["pages"] = pages.pages;
+    inputs.extents["max_pages"] = pages.per_sequence;
+    inputs.values["page_table"] = as_values(pages.table);
   }
   KernelRun run(attention_forward(spec), std::move(inputs));
   poison_padding(spec, in, run);

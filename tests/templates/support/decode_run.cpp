@@ -21,7 +21,7 @@ using Values = std::vector<double>;
 class Definition {
  public:
   Definition(const DecodeSpec& spec, const DecodeRun& problem)
-      : given_spec_(spec), spec_(spec.attention), p_(problem) {
+      : balances_(spec.balances), spec_(spec.attention), p_(problem) {
     std::mt19937 random(11);
     std::normal_distribution<double> normal;
     const auto draw = [&](std::size_t count, double spread) {
@@ -36,7 +36,7 @@ class Definition {
     v_ = draw(static_cast<std::size_t>(p_.batch * p_.kv_heads * p_.kv_len * dv()), 1);
     define();
     lay_out();
-    if (given_spec_.page_size) cut_into_pages(random);
+    if (spec_.page_size) cut_into_pages(random);
     for (const CapturedValues& values : p_.captured) given[values.tensor.name] = values.values;
     given["q_lens"] = Values(p_.q_lens.begin(), p_.q_lens.end());
     given["kv_lens"] = Values(p_.kv_lens.begin(), p_.kv_lens.end());
@@ -53,7 +53,7 @@ class Definition {
                              {"max_pages", pages_ + 1}},
                  .values = given};
     const std::int32_t room =
-        given_spec_.page_size ? (pages_ + 1) * given_spec_.page_size : p_.kv_len;
+        spec_.page_size ? (pages_ + 1) * spec_.page_size : p_.kv_len;
     const std::map<std::string, std::int32_t> numbers{
         {"most_rows", p_.q_len}, {"most_keys", room}, {"head_blocks", p_.kv_heads},
         {"row_tiles", 1},        {"block_slots", 4},  {"splits", p_.splits}};
@@ -100,7 +100,7 @@ class Definition {
   [[nodiscard]] bool has_large_scores() const { return p_.spread > 1; }
   /// Of numbers that no sequence has a split for, nothing is written.
   [[nodiscard]] bool may_leave(const std::string& output) const {
-    return given_spec_.balances && output.starts_with("partial");
+    return balances_ && output.starts_with("partial");
   }
 
   std::map<std::string, Values> given;
@@ -196,7 +196,7 @@ class Definition {
 
   /// [pages, page_size, kv_heads, dim] in random order.
   void cut_into_pages(std::mt19937& random) {
-    const int size = given_spec_.page_size;
+    const int size = spec_.page_size;
     pages_ = (p_.kv_len + size - 1) / size;
     std::vector<int> order(static_cast<std::size_t>(pages_ * p_.batch));
     std::iota(order.begin(), order.end(), 0);
@@ -226,7 +226,7 @@ class Definition {
     given["page_table"] = std::move(table);
   }
 
-  const DecodeSpec& given_spec_;
+  const bool balances_;
   const AttentionSpec& spec_;
   const DecodeRun& p_;
   Values q_, k_, v_;        ///< [batch, heads, length, dim]
