@@ -189,6 +189,7 @@ class KernelPrinter {
   /// Of each box of a tile, and how many of them a block loads.
   [[nodiscard]] int rows_of_box(const ir::Op& issue) const;
   [[nodiscard]] int boxes_of_block(const ir::Op& issue) const;
+  [[nodiscard]] std::string first_row_of(const ir::Op& issue, const std::string& box) const;
   std::vector<std::string> print_places_of_boxes(const ir::Op& op, const std::string& box);
   void print_panels(const ir::Op& op, const std::string& target, const std::string& full,
                     const std::string& box, const std::vector<std::string>& places);

@@ -59,8 +59,9 @@ std::string KernelPrinter::map_of(const Op& op, int rows, int width) const {
   return fields_.map(static_cast<std::size_t>(found - source_.tensor_maps.begin()));
 }
 
-/// The coordinates of a box, the dense dimension first: `row` and `column` are added to the tile's
-/// own, or to those that were computed, of which `computed` are the texts.
+/// The coordinates of a box, the dense dimension first. `computed` are the texts of those that an issue
+/// computes; `row` and `column` are added to the first ones of a tile, as computed ones of several boxes
+/// are not.
 std::string KernelPrinter::box_coordinates(const Op& op, const std::vector<std::string>& computed,
                                            const std::string& row, const std::string& column) {
   std::string text;
@@ -70,7 +71,7 @@ std::string KernelPrinter::box_coordinates(const Op& op, const std::vector<std::
     const Coordinate& c = op.coordinates[d];
     std::string at = c.computed ? *last_computed++ : c.value ? scalar(c.value) : begin(c.axis);
     if (c.axis && !c.computed) at = plus(at, segments_[f_.origin(c.axis).index].first);
-    if (d == row_dim) at = plus(at, row);
+    if (d == row_dim && !(c.computed && op.box_rows)) at = plus(at, row);
     if (d + 1 == op.coordinates.size()) at = plus(at, column);
     append(text, ", ", at);
   }
@@ -113,6 +114,14 @@ void KernelPrinter::print_boxes(const Op& op) {
   if (!ring.is_released && !host) print_next_slot(buffer.stages, ring);
 }
 
+/// The number of a box's first row within the tile.
+std::string KernelPrinter::first_row_of(const Op& issue, const std::string& box) const {
+  const Buffer& buffer = f_[issue.buffer];
+  const std::string of_block =
+      buffer.blocks > 1 ? times(cluster_rank_, buffer.rows / buffer.blocks) : "0";
+  return issue.box_rows ? plus(times(box, issue.box_rows), of_block) : of_block;
+}
+
 /// What the region of an issue yields. Of several boxes each of these is an array with an element a
 /// box, and the number of the box's first row says which rows of the tile it is.
 std::vector<std::string> KernelPrinter::print_places_of_boxes(const Op& op,
@@ -133,14 +142,11 @@ std::vector<std::string> KernelPrinter::print_places_of_boxes(const Op& op,
   }
   out_.line("int {};", arrays);
   const auto each = out_.unrolled(box, boxes_of_block(op));
-  const Buffer& buffer = f_[op.buffer];
-  std::string row = times(box, op.box_rows);
-  if (buffer.blocks > 1) row += " + " + times(cluster_rank_, buffer.rows / buffer.blocks);
-  storage_[f_[op.body].arguments[0].index] = constant("int", "first_row", row);
+  storage_[f_[op.body].arguments[0].index] = constant("int", "first_row", first_row_of(op, box));
   print_block(op.body);
   for (std::size_t i = 0; i < yielded.size(); ++i) {
     places[i] += fmt::format("[{}]", box);
-    out_.line("{} = {};", places[i], without_parentheses(scalar(yielded[i])));
+    out_.line("{} = {};", places[i], scalar(yielded[i]));
   }
   return places;
 }
@@ -152,7 +158,6 @@ void KernelPrinter::print_panels(const Op& op, const std::string& target, const 
   const Buffer& buffer = f_[op.buffer];
   const bool shared = buffer.blocks > 1;
   const int size = size_of(buffer.dtype), rows = buffer.rows / buffer.blocks;
-  const std::string first_row = shared && box.empty() ? times(cluster_rank_, rows) : "0";
   for (const ChunkLoop& loop : chunk_loops(buffer))
     for (int panel = 0; panel < loop.panels; ++panel) {
       const int column = loop.first_column + panel * loop.width, line = loop.width * size;
@@ -161,7 +166,7 @@ void KernelPrinter::print_panels(const Op& op, const std::string& target, const 
       if (!box.empty()) place += " + " + times(box, op.box_rows * line);
       out_.line("fc::load_box{}({}, {}, {}, {});", shared ? "_for_cluster" : "", place,
                 map_of(op, rows_of_box(op), loop.width), full,
-                box_coordinates(op, places, first_row, std::to_string(column)));
+                box_coordinates(op, places, first_row_of(op, box), std::to_string(column)));
     }
 }
 

@@ -355,7 +355,7 @@ class Verifier {
   void row_of_box(const Op& op) {
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     if (!op.box_rows && !arguments.empty())
-      fail("its region takes the first row of a box, and its tile is one box",
+      fail("its region takes the first row of a box, and its tile comes in one piece",
            "leave its line \"row\" out, or say how many rows each of several boxes has");
     if (!op.box_rows) return;
     if (arguments.size() != 1 || !(f_[arguments[0]].type == TileType{DType::i32, {}}))

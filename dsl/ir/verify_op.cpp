@@ -354,12 +354,15 @@ class OpVerifier {
     if (!op_.body)
       fail("where each box lies is not computed", "compute it in a region, or " + without);
     const int rows = buffer.rows / buffer.blocks;
-    const std::string of_block = buffer.blocks > 1 ? " of a block" : "";
-    if (op_.box_rows % box_row_step || rows % op_.box_rows)
-      fail(fmt::format("boxes of {} rows do not make up the {} rows{} of a tile of {}, or are no "
-                       "multiple of {} rows",
-                       op_.box_rows, rows, of_block, buffer.name, box_row_step),
-           fmt::format("a multiple of {} that divides {}", box_row_step, rows));
+    if (op_.box_rows % box_row_step)
+      fail(fmt::format("boxes of {} rows begin between periods of the swizzle, of {} rows each",
+                       op_.box_rows, box_row_step),
+           fmt::format("a multiple of {}", box_row_step));
+    if (rows % op_.box_rows)
+      fail(
+          fmt::format("boxes of {} rows do not make up the {} rows of a tile of {}{}", op_.box_rows,
+                      rows, buffer.name, buffer.blocks > 1 ? " that a block loads" : ""),
+          fmt::format("a number of rows that divides {}", rows));
   }
 
   void bulk_copy() {

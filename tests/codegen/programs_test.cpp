@@ -307,6 +307,37 @@ TEST(Programs, RowsOverTwoDimensionsComeInBoxesOfOne) {
     }
 }
 
+/// s[i] = the sum over j of the products of q[i, :] and k[which[j / 16], j, :].
+Program of_chosen_keys() {
+  ProgramBuilder b("of_chosen_keys");
+  const Extent row_count("M"), key_count("N"), sets("P"), groups("G");
+  const Axis rows = b.parallel_tiles("rows", row_count), cols = b.tiles("cols", key_count),
+             d = b.whole("d", 64);
+  const Tensor q = b.input("q", DType::bf16, {row_count, 64});
+  const Tensor k = b.input("k", DType::bf16, {sets, key_count, 64});
+  const Tensor which = b.gathered_input("which", DType::i32, {groups});
+  const Tensor s = b.output("s", DType::f32, {row_count});
+  const Tile left = load(q(rows, d));
+  const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
+    const Tile set = gather(which, {index(cols) / 16});
+    return so_far + reduce_sum(dot(left, transpose(load(k(set, cols, d)))), cols);
+  });
+  store(s(rows), sum);
+  return b.finish();
+}
+
+// The rows of all boxes are those of the tile, and only the place in another dimension is looked up.
+TEST(Programs, BoxesMayFollowEachOtherInTheirRows) {
+  for (const bool producer : {true, false}) {
+    Schedule schedule = by_copy_engine(64);
+    schedule.producer = producer;
+    expect_right(
+        of_chosen_keys(), schedule,
+        {{.extents = {{"M", 70}, {"N", 150}, {"P", 4}, {"G", 10}}, .spread = {{"which", 6}}},
+         {.extents = {{"M", 1}, {"N", 8}, {"P", 1}, {"G", 1}}}});
+  }
+}
+
 TEST(Programs, RowsThatLieInNoBoxAreRefused) {
   const auto refusal = [](int page_size, bool left_in_registers) -> std::string {
     try {
