@@ -57,7 +57,7 @@ void ScheduleCheck::warpgroups() const {
         set("product_split", &Schedule::product_split, ProductSplit::columns));
 }
 
-/// The copy engine takes boxes of a tensor.
+/// The copy engine takes boxes of a tensor, one or several for a tile.
 void ScheduleCheck::computed_rows() const {
   if (s.copy != CopyInstruction::tma) return;
   for (const Op& op : f.ops) {
@@ -67,12 +67,14 @@ void ScheduleCheck::computed_rows() const {
     const Axis& rows = f[f.origin(f[op.results[0]].type.axes[0])];
     const auto tile = s.tiles.find(rows.name);
     if (tile == s.tiles.end()) continue;
-    if (const std::string why = why_no_box(f, op, tile->second); !why.empty())
+    if (const TileBoxes boxes = boxes_of_tile(f, op, tile->second); !boxes.rows)
       return refuse(
-          fmt::format("copy tma of {} at computed positions", f[op.tensor].name), why,
-          fmt::format("a tile along {} that divides what the positions are divided by, or "
-                      "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row",
-                      rows.name));
+          fmt::format("copy tma of {} at computed positions", f[op.tensor].name), boxes.why_none,
+          fmt::format(
+              "positions along {} that are divided by a multiple of {}, as in pages of {} "
+              "rows, or instruction = mma_m16n8k16 and copy = cp_async, which copies row by "
+              "row",
+              rows.name, box_row_step, 2 * box_row_step));
   }
 }
 

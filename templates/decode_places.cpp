@@ -61,7 +61,8 @@ Tile place_split(const DecodeSpec& decode, const DecodeSequence& own, const Seen
   const Tile &first = visible.first, &end = visible.end;
   Tile begin = first.owner() ? first + share.skipped : share.skipped;
   // Where keys lie in pages, every split begins with a whole tile, and one behind the last key ends
-  // before: so a tile lies in one page if that has a whole number of tiles.
+  // before: so a tile lies in one page if that has a whole number of tiles, and begins with a page
+  // if it has a whole number of pages itself.
   if (!decode.attention.paged()) begin = minimum(begin, end);
   begin = begin.named("split_begin");
   const Tile split_end = minimum(begin + share.keys, end);

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -97,10 +98,14 @@ std::optional<NumberRun> NumberRuns::divide(const Op& op) {
   return NumberRun{0, a.multiple % k == 0 ? a.multiple / k : 1};
 }
 
-std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
+namespace {
+
+/// Why so many rows, of which the first is a multiple of them along their axis, do not lie in one box;
+/// empty where they do.
+std::string why_no_box(const Function& f, const Op& load, int rows) {
   const std::vector<AxisId>& axes = f[load.results[0]].type.axes;
   const std::string& tensor = f[load.tensor].name;
-  NumberRuns runs(f, f.origin(axes[0]), tile);
+  NumberRuns runs(f, f.origin(axes[0]), rows);
   int dimensions = 0;
   for (std::size_t d = 0; d < load.coordinates.size(); ++d) {
     const Coordinate& c = load.coordinates[d];
@@ -127,14 +132,30 @@ std::string why_no_box(const Function& f, const Op& load, std::int64_t tile) {
     const std::optional<NumberRun> run = runs.of(c.value);
     if (!run || (run->step != 0 && run->step != 1))
       return fmt::format(
-          "in dimension {} of {}, the {} rows of a tile along {} are not known to have one "
-          "position, or positions that follow each other",
-          d, tensor, tile, f[along].name);
+          "in dimension {} of {}, {} rows of a tile along {} are not known to have one position, "
+          "or "
+          "positions that follow each other",
+          d, tensor, rows, f[along].name);
     dimensions += run->step == 1;
   }
   if (dimensions == 1) return "";
   return fmt::format("the rows of a tile along {} follow each other in {} dimensions of {}",
                      f[axes[0]].name, dimensions, tensor);
+}
+
+}  // namespace
+
+TileBoxes boxes_of_tile(const Function& f, const Op& load, int tile, int blocks) {
+  std::string why = why_no_box(f, load, tile);
+  if (why.empty()) return {tile, ""};
+  // A vector is one line of its slot, of which no part is a line.
+  const int share = f[load.results[0]].type.axes.size() == 1 ? 0 : tile / blocks;
+  for (int rows = share / box_row_step * box_row_step; rows > 0; rows -= box_row_step) {
+    if (share % rows) continue;
+    why = why_no_box(f, load, rows);
+    if (why.empty()) return {rows, ""};
+  }
+  return {0, std::move(why)};
 }
 
 }  // namespace flashcore

@@ -1,10 +1,11 @@
 // Whether the rows of a tile at computed positions lie in one box of the tensor, which is what the
-// copy engine takes. Keys in pages do where a page has a whole number of tiles:
+// copy engine takes, or in several. Keys in pages do where a page has a whole number of tiles, or a
+// tile a whole number of pages:
 //
 //   k[gather table[%batch, div (index cols), 64], mod (index cols), 64, %head, d]
 //
 // In a tile of 64 keys, or 32, the page is the same for all of them, and the places in it follow each
-// other.
+// other. A tile of 128 keys is two boxes of 64.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,14 @@ class NumberRuns {
   std::map<ir::ValueId, std::optional<NumberRun>> known_;
 };
 
-/// Why the rows of a load at computed positions do not lie in one box, where its tiles have `tile`
-/// rows; empty where they do.
-std::string why_no_box(const ir::Function& f, const ir::Op& load, std::int64_t tile);
+/// The boxes of equally many rows that make up a tile.
+struct TileBoxes {
+  int rows = 0;          ///< of each; 0 where there are none
+  std::string why_none;  ///< empty where there are some
+};
+
+/// The largest boxes in which the rows of a load at computed positions lie, where its tiles have
+/// `tile` rows, of which each of `blocks` blocks loads its share.
+TileBoxes boxes_of_tile(const ir::Function& f, const ir::Op& load, int tile, int blocks = 1);
 
 }  // namespace flashcore

@@ -21,6 +21,17 @@
 //     ...
 //     yield %page, %row
 //   }
+//
+// A tile may be several boxes, as of pages that are shorter. The region, which is asked for each, then
+// takes the number of the box's first row within the tile:
+//
+//   issue k[by, %head, by cols, d] in key boxes of 16 rows {
+//     row %row : i32
+//     %0 = tile_begin cols
+//     %1 = add %0, %row
+//     ...
+//     yield %page, %place
+//   }
 #include "codegen/passes/issued_loads.h"
 
 #include <algorithm>
@@ -39,12 +50,17 @@ namespace {
 using namespace ir;
 
 /// Copies what computes the positions of a tile into the region of its issue: of each row, or of the
-/// first row alone, in scalars.
+/// first row alone, in scalars: that of the tile, or of the box that begins at `row`.
 class PositionCopier {
  public:
-  PositionCopier(Function& f, const Op& load, BlockId region, bool first_row,
+  PositionCopier(Function& f, const Op& load, BlockId region, bool first_row, ValueId row,
                  const std::function<bool(ValueId)>& made_inside)
-      : f_(f), load_(load), region_(f, region), first_row_(first_row), made_inside_(made_inside) {}
+      : f_(f),
+        load_(load),
+        region_(f, region),
+        first_row_(first_row),
+        row_(row),
+        made_inside_(made_inside) {}
 
   ValueId copy(ValueId value) {
     if (const auto known = copies_.find(value); known != copies_.end()) return known->second;
@@ -52,19 +68,28 @@ class PositionCopier {
     const OpId id = f_[value].definition;
     if (!id || !is_position(f_[id])) refuse(id);
     Op op = f_[id];
-    for_each_use(op, [&](ValueId& used) { used = copy(used); });
-    TileType type = f_[value].type;
-    if (first_row_) {
-      if (op.code == OpCode::index && !type.is_scalar()) op.code = OpCode::tile_begin;
-      type.axes.clear();
-    }
-    op.results.clear();
-    const ValueId result = region_.at(op.where).make(std::move(op), std::move(type));
+    const ValueId result = first_row_ && op.code == OpCode::index && !f_[value].type.is_scalar()
+                               ? first_position(op)
+                               : copy_of(std::move(op), f_[value].type);
     f_[result].name = f_[value].name;
     return copies_[value] = result;
   }
 
  private:
+  ValueId copy_of(Op op, TileType type) {
+    for_each_use(op, [&](ValueId& used) { used = copy(used); });
+    if (first_row_) type.axes.clear();
+    op.results.clear();
+    return region_.at(op.where).make(std::move(op), std::move(type));
+  }
+
+  /// What an index is for the first row.
+  ValueId first_position(const Op& index) {
+    const ValueId begin = region_.at(index.where).tile_begin(index.axis);
+    const AxisId rows = f_[load_.results[0]].type.axes[0];
+    return row_ && f_.origin(index.axis) == f_.origin(rows) ? region_.add(begin, row_) : begin;
+  }
+
   /// What has the same value for a position in whichever iteration it is asked for; of a first row,
   /// what one thread can compute ahead: nothing that a loop carries, and no tile.
   [[nodiscard]] bool is_position(const Op& op) const {
@@ -88,6 +113,7 @@ class PositionCopier {
   const Op& load_;
   Builder region_;
   const bool first_row_;
+  const ValueId row_;
   const std::function<bool(ValueId)>& made_inside_;
   std::map<ValueId, ValueId> copies_;
 };
@@ -133,20 +159,30 @@ void issue_positions(Function& f, Op& issue, const Op& load, bool as_box,
     return is_computed(f, c) || (as_box && c.value && made_inside(c.value));
   };
   if (std::ranges::none_of(load.coordinates, is_made_here)) return;
+  const AxisId rows = f[load.results[0]].type.axes[0];
+  int rows_of_box = 0;
   if (as_box) {
-    const AxisId rows = f[load.results[0]].type.axes[0];
-    if (const std::string why = why_no_box(f, load, f[rows].tile); !why.empty())
+    const TileBoxes boxes = boxes_of_tile(f, load, f[rows].tile, f[issue.buffer].blocks);
+    if (!boxes.rows)
       throw SpecError({fmt::format("copy tma of {} at computed positions", f[load.tensor].name),
-                       why, "copy = cp_async, which copies row by row", load.where});
+                       boxes.why_none,
+                       fmt::format("positions that are divided by a multiple of {}, as in pages of "
+                                   "{} rows, or copy = cp_async, which copies row by row",
+                                   box_row_step, 2 * box_row_step),
+                       load.where});
+    rows_of_box = boxes.rows;
+    if (rows_of_box != f[rows].tile) issue.box_rows = rows_of_box;
   }
   issue.body = f.add_block();
-  PositionCopier copier(f, load, issue.body, as_box, made_inside);
+  const ValueId row =
+      issue.box_rows ? f.add_argument(issue.body, {DType::i32, {}}, "row") : ValueId();
+  PositionCopier copier(f, load, issue.body, as_box, row, made_inside);
   Op yield{.code = OpCode::yield};
   for (Coordinate& c : issue.coordinates) {
     if (!is_made_here(c)) continue;
     AxisId along = is_computed(f, c) ? axis_of(f, c) : AxisId();
-    if (as_box && along && NumberRuns(f, f.origin(along), f[along].tile).of(c.value)->step == 0)
-      along = {};
+    const int run = along == rows ? rows_of_box : along ? f[along].tile : 0;
+    if (as_box && along && NumberRuns(f, f.origin(along), run).of(c.value)->step == 0) along = {};
     const ValueId position = copier.copy(c.value);
     if (as_box && f[position].name.empty()) f[position].name = "position";
     yield.operands.push_back(position);

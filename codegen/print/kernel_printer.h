@@ -177,15 +177,26 @@ class KernelPrinter {
 
   static constexpr int group_threads = 128;  ///< of a warpgroup
 
-  // print_roles.cpp: producer and consumers, how they meet, bulk copies
-  Print print_role, print_wait_products, print_bulk_store;
+  // print_roles.cpp: producer and consumers, how they meet
+  Print print_role, print_wait_products;
+
+  // print_boxes.cpp: what the copy engine moves
+  Print print_boxes, print_bulk_store;
   void collect_tensor_maps();
   std::string map_of(const ir::Op& op, int rows, int width) const;
-  std::string box_coordinates(const ir::Op& op, const std::string& row, const std::string& column);
+  std::string box_coordinates(const ir::Op& op, const std::vector<std::string>& computed,
+                              const std::string& row, const std::string& column);
+  /// Of each box of a tile, and how many of them a block loads.
+  [[nodiscard]] int rows_of_box(const ir::Op& issue) const;
+  [[nodiscard]] int boxes_of_block(const ir::Op& issue) const;
+  [[nodiscard]] std::string first_row_of(const ir::Op& issue, const std::string& box) const;
+  std::vector<std::string> print_places_of_boxes(const ir::Op& op, const std::string& box);
+  void print_panels(const ir::Op& op, const std::string& target, const std::string& full,
+                    const std::string& box, const std::vector<std::string>& places);
 
   // print_rings.cpp: the slots between producer and consumers
-  Print print_ring_barriers, print_acquire, print_issue, print_boxes, print_commit, print_wait,
-      print_beside, print_clearing, print_release;
+  Print print_ring_barriers, print_acquire, print_issue, print_commit, print_wait, print_beside,
+      print_clearing, print_release;
   struct Ring {
     std::string full,
         empty;  ///< the first of their barriers; no empty ones where a role fills what it reads

@@ -151,36 +151,6 @@ void KernelPrinter::print_issue(const Op& op) {
               scalar(op.operands[i]), to_other_block(channel));
 }
 
-/// A tile, as boxes of a panel each. They say themselves when they have completed. The next
-/// acquired slot is another; who reads the channel itself goes on where it releases. Of a tile that
-/// blocks of a cluster share, each loads some rows.
-void KernelPrinter::print_boxes(const Op& op) {
-  const Buffer& buffer = f_[op.buffer];
-  const BufferId host = buffer.beside;
-  const Ring& ring = ring_names_[host ? host : op.buffer];
-  const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
-  const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
-  out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
-  if (op.body) print_block(op.body);
-  int bytes = buffer.slot_bytes();
-  for (const Buffer& vector : f_.buffers)
-    if (vector.beside == op.buffer) bytes += vector.slot_bytes();
-  if (!host) out_.line("fc::arrive_expect_tx({}, {});", full, bytes);
-  const bool shared = buffer.blocks > 1;
-  const int size = size_of(buffer.dtype), rows = buffer.rows / buffer.blocks;
-  const auto of_rank = [&](int each) { return fmt::format("{} * {}", cluster_rank_, each); };
-  for (const ChunkLoop& loop : chunk_loops(buffer))
-    for (int panel = 0; panel < loop.panels; ++panel) {
-      const int column = loop.first_column + panel * loop.width;
-      std::string place = target + plus(size * buffer.rows * column);
-      if (shared) place += " + " + of_rank(rows * loop.width * size);
-      out_.line("fc::load_box{}({}, {}, {}, {});", shared ? "_for_cluster" : "", place,
-                map_of(op, rows, loop.width), full,
-                box_coordinates(op, shared ? of_rank(rows) : "0", std::to_string(column)));
-    }
-  if (!ring.is_released && !host) print_next_slot(buffer.stages, ring);
-}
-
 void KernelPrinter::print_beside(const Op& op) {
   const Buffer& vector = f_[op.buffer];
   storage_[op.results[0].index] =

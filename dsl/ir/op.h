@@ -51,6 +51,10 @@ enum class TileScheduler : std::uint8_t {
 
 std::string_view name_of(TileScheduler scheduler);
 
+/// Rows of a box are a multiple of so many, where a tile comes in several: a box's place in shared
+/// memory begins with a period of the swizzle, which is that many lines.
+inline constexpr int box_row_step = 8;
+
 /// How what is issued gets into a slot of a channel.
 enum class Transport : std::uint8_t {
   none,      ///< a buffer that is no channel
@@ -98,7 +102,8 @@ struct Op {
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
   int blocks = 0;
-  int rank = 0;                                  ///< cluster_read: of the block whose value it is
+  int box_rows = 0;  ///< issue by tma: of each box, where a tile comes in several; else 0
+  int rank = 0;      ///< cluster_read: of the block whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_partials: which reduction it finishes
   AxisLayout
@@ -112,7 +117,8 @@ struct Op {
   // if. The operand is the condition. Both regions end with a yield of what the results are.
   //
   // issue. The region, if there is one, yields the positions of each computed coordinate in the
-  // tile that is issued, in the order of dimensions.
+  // tile that is issued, in the order of dimensions; with `box_rows` those of a box, and its argument
+  // is the number of the box's first row within the tile.
   //
   // scan. Operands are the bounds. The region yields two conditions on the positions of a tile:
   // whether one may be visible to the block, and whether it surely is visible to all of it.

@@ -113,7 +113,7 @@ class Parser {
     std::vector<TypedLayout> types;
     if (in_.at(":")) types = result_types();
     if (op.code == OpCode::issue && in_.at("{")) {
-      op.body = region();
+      op.body = region("row");
       append(block, std::move(op), results, std::move(types));
       return;
     }
@@ -121,10 +121,15 @@ class Parser {
     in_.line_end();
   }
 
-  BlockId region() {
+  /// One that may begin with a line for its argument, if that has a word.
+  BlockId region(std::string_view word_of_argument = {}) {
     in_.expect("{");
     in_.line_end();
     const BlockId body = f_.add_block();
+    if (!word_of_argument.empty() && in_.take(word_of_argument)) {
+      argument(body);
+      in_.line_end();
+    }
     block(body);
     return body;
   }
@@ -229,6 +234,10 @@ class Parser {
       op.pending = names_.integer("a number of groups");
     } else if (in_.take("among")) {
       op.blocks = names_.integer("a number of blocks");
+    } else if (in_.take("boxes")) {
+      in_.expect("of");
+      op.box_rows = names_.integer("a number of rows");
+      in_.expect("rows");
     } else if (in_.take("from")) {
       op.rank = names_.integer("the number of a block");
     } else if (in_.take("as")) {
@@ -349,7 +358,7 @@ class Parser {
   }
 
   void argument(BlockId block) {
-    const Token name = in_.value("the name of the tile's number");
+    const Token name = in_.value("the name of the number");
     in_.expect(":");
     const TypedLayout t = names_.typed();
     define(name, f_.add_argument(block, t.type), t);

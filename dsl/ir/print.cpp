@@ -192,6 +192,7 @@ class Printer {
     const bool always = op.code == OpCode::wait_products || (op.code == OpCode::wait && !op.buffer);
     if (always || op.pending) text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
+    if (op.box_rows) text += fmt::format(" boxes of {} rows", op.box_rows);
     if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));
@@ -252,13 +253,18 @@ class Printer {
     return true;
   }
 
-  void loop_arguments(const Op& op) {
+  /// What the first argument of a region is the number of.
+  static std::string_view counted_by(const Op& op) {
+    if (op.code == OpCode::issue) return "row";
+    return op.axis || op.code == OpCode::tile_loop ? "tile" : "count";
+  }
+
+  void arguments_of(const Op& op) {
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::size_t operand = static_cast<std::size_t>(op.bounds) + i - 1;
       if (i == 0)
-        line("{} {} : {}", op.axis || op.code == OpCode::tile_loop ? "tile" : "count",
-             name(arguments[0]), typed(arguments[0]));
+        line("{} {} : {}", counted_by(op), name(arguments[0]), typed(arguments[0]));
       else
         line("carry {} = {} : {}", name(arguments[i]),
              operand < op.operands.size() ? name(op.operands[operand]) : "%?", typed(arguments[i]));
@@ -272,7 +278,7 @@ class Printer {
       line("{}{}", head(op), op.body ? " {" : "");
       if (!op.body) continue;
       ++depth_;
-      if (!f_[op.body].arguments.empty()) loop_arguments(op);
+      arguments_of(op);
       --depth_;
       block(op.body);
       if (op.otherwise) {

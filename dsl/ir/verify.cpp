@@ -338,6 +338,7 @@ class Verifier {
     const std::set<AxisId> entered = entered_;
     for (const Coordinate& c : op.coordinates)
       if (c.axis) entered_.insert(f_.origin(c.axis));
+    row_of_box(op);
     block(op.body, op.code);
     entered_ = entered;
     defined_ = std::move(outside);
@@ -354,6 +355,19 @@ class Verifier {
                          describe(f_, f_[op_->operands[i]].type), describe(f_, wanted)),
              "compute it from positions along the axis");
     op_ = &f_[id];
+  }
+
+  /// The region is asked once for every box of a tile that comes in several.
+  void row_of_box(const Op& op) {
+    const std::vector<ValueId>& arguments = f_[op.body].arguments;
+    if (!op.box_rows && !arguments.empty())
+      fail("its region takes the first row of a box, and its tile comes in one piece",
+           "leave its line \"row\" out, or say how many rows each of several boxes has");
+    if (!op.box_rows) return;
+    if (arguments.size() != 1 || !(f_[arguments[0]].type == TileType{DType::i32, {}}))
+      fail("its region takes the first row of a box, an i32 scalar",
+           "begin it with row %row : i32");
+    define(arguments[0], {});
   }
 
   void scan(OpId id) {

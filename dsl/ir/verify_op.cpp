@@ -46,6 +46,8 @@ class OpVerifier {
       fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
     if (op_.inside && op_.code != OpCode::gather)
       fail("only a gather has indices", "leave \"inside\" out");
+    if (op_.box_rows && op_.code != OpCode::issue)
+      fail("only an issue has boxes", fmt::format("leave \"boxes of {} rows\" out", op_.box_rows));
     if (op_.fence && op_.code != OpCode::nest && op_.code != OpCode::dot)
       fail("only a nest or a product has a fence", "leave \"fence\" out");
     named();
@@ -310,6 +312,7 @@ class OpVerifier {
     input();
     fits_buffer(accessed_axes(f_, op_));
     computed_positions();
+    if (op_.box_rows) boxes();
     if (f_[op_.buffer].transport == Transport::tma)
       bulk_copy();
     else
@@ -338,6 +341,28 @@ class OpVerifier {
     if (computed != static_cast<bool>(op_.body))
       fail(computed ? "it has computed positions and no region" : "its region computes nothing",
            "name the axis of each computed coordinate behind \"by\", and yield its positions");
+  }
+
+  /// What the copy engine brings in several boxes, each from a place of its own.
+  void boxes() const {
+    const Buffer& buffer = f_[op_.buffer];
+    const std::string without = fmt::format("leave \"boxes of {} rows\" out", op_.box_rows);
+    if (buffer.transport != Transport::tma)
+      fail(
+          fmt::format("tiles come to {} by {}, row by row", buffer.name, name_of(buffer.transport)),
+          without);
+    if (!op_.body)
+      fail("where each box lies is not computed", "compute it in a region, or " + without);
+    const int rows = buffer.rows / buffer.blocks;
+    if (op_.box_rows % box_row_step)
+      fail(fmt::format("boxes of {} rows begin between periods of the swizzle, of {} rows each",
+                       op_.box_rows, box_row_step),
+           fmt::format("a multiple of {}", box_row_step));
+    if (rows % op_.box_rows)
+      fail(
+          fmt::format("boxes of {} rows do not make up the {} rows of a tile of {}{}", op_.box_rows,
+                      rows, buffer.name, buffer.blocks > 1 ? " that a block loads" : ""),
+          fmt::format("a number of rows that divides {}", rows));
   }
 
   void bulk_copy() {

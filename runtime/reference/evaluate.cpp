@@ -292,13 +292,29 @@ class Evaluation {
         queues_[op.buffer.index].push_back(operand(op, 0));
         break;
       case Transport::tma:
-        if (op.body) block(op.body);
-        queues_[op.buffer.index].push_back(memory_.load(op));
+        queues_[op.buffer.index].push_back(loaded(op));
         break;
       default:
         compute_positions(op);
         memory_.copy(op);
     }
+  }
+
+  /// What the copy engine brings: a box, or several below each other.
+  TileValue loaded(const Op& op) {
+    if (op.body && !op.box_rows) block(op.body);
+    if (!op.box_rows) return memory_.load(op);
+    TileValue tile;
+    for (int row = 0; row < f_[op.buffer].rows; row += op.box_rows) {
+      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, row);
+      block(op.body);
+      const TileValue behind = memory_.load(op, -1, row);
+      const auto place = static_cast<std::ptrdiff_t>(row * behind.inner);
+      tile.data.resize(behind.data.size());
+      std::copy(behind.data.begin() + place, behind.data.end(), tile.data.begin() + place);
+      tile.outer = behind.outer, tile.inner = behind.inner;
+    }
+    return tile;
   }
 
   /// Of the tile that is copied, which need not be the current one.

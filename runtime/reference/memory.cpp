@@ -92,7 +92,7 @@ Memory::Side& Memory::side_along(Window& window, AxisId id, const AxisState& axi
 }
 
 Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& strides,
-                              std::int64_t tile) const {
+                              std::int64_t tile, std::int64_t first_row) const {
   Window w;
   std::size_t yielded = 0;
   for (std::size_t i = 0; i < op.coordinates.size(); ++i) {
@@ -111,7 +111,8 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
     Side& side = side_along(w, along, axis);
     if (!positions) w.offset += axis.first * strides[i];
     const bool follow = !positions || f_[positions].type.is_scalar();  // what the first row's is
-    const std::int64_t first = positions && follow ? integer(positions) : axis.begin();
+    const std::int64_t skipped = along == w.axes.front() ? first_row : 0;
+    const std::int64_t first = positions && follow ? integer(positions) - skipped : axis.begin();
     for (std::size_t k = 0; k < side.size(); ++k) {
       const std::int64_t at = follow ? first + static_cast<std::int64_t>(k)
                                      : static_cast<std::int64_t>(values_[positions.index].data[k]);
@@ -122,9 +123,9 @@ Memory::Window Memory::window(const Op& op, const std::vector<std::int64_t>& str
   return w;
 }
 
-TileValue Memory::load(const Op& op, std::int64_t tile) const {
+TileValue Memory::load(const Op& op, std::int64_t tile, std::int64_t first_row) const {
   const TensorView& view = arrays_[op.tensor];
-  const Window w = window(op, {view.strides.begin(), view.strides.end()}, tile);
+  const Window w = window(op, {view.strides.begin(), view.strides.end()}, tile, first_row);
   TileValue value(w.tile(0), w.tile(1));
   w.for_each([&](std::int64_t element, std::int64_t at) {
     value.data[element] = read_element(view.dtype, view.data, at);

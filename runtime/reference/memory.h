@@ -29,7 +29,9 @@ class Memory {
          const std::vector<TileValue>& values);
 
   /// Zero outside the tensor. `tile` replaces the current tile of an axis of kind tiles, unless -1.
-  [[nodiscard]] TileValue load(const ir::Op& op, std::int64_t tile = -1) const;
+  /// `first_row` is the row whose position an issue computes in scalars; right are those from there.
+  [[nodiscard]] TileValue load(const ir::Op& op, std::int64_t tile = -1,
+                               std::int64_t first_row = 0) const;
   void store(const ir::Op& op);
   /// Lands at once: whether a kernel waits long enough is the emulator's business.
   void copy(const ir::Op& op);
@@ -42,7 +44,7 @@ class Memory {
   using Side = std::vector<std::optional<std::int64_t>>;
   Side& side_along(Window& window, ir::AxisId id, const AxisState& axis) const;
   [[nodiscard]] Window window(const ir::Op& op, const std::vector<std::int64_t>& strides,
-                              std::int64_t tile) const;
+                              std::int64_t tile, std::int64_t first_row = 0) const;
   /// The slot whose number is an operand of the op; the first one where there is no such operand.
   TileValue& slot(const ir::Op& op, std::size_t operand);
   [[nodiscard]] std::int64_t integer(ir::ValueId value) const;

@@ -60,7 +60,8 @@ TEST(Compile, ProductsOfWarpgroups) {
     expect_compiles(transposed_product(transposed), schedule);
   expect_compiles(grouped_product(), schedule);
   schedule.tiles = {{"rows", 128}, {"cols", 64}};
-  expect_compiles(paged_products(128, 64, true), schedule);
+  for (const int page_size : {128, 16})
+    expect_compiles(paged_products(page_size, 64, true), schedule);
   schedule.tiles = {{"m", 128}, {"n", 80}, {"k", 64}};
   schedule.tiles["n"] = 128;
   expect_compiles(matrix_product(DType::bf16, DType::bf16), schedule);

@@ -340,6 +340,13 @@ const Golden kernels[] = {
        schedule.copy = CopyInstruction::tma;
        return generate(paged_products(64, 64, true), schedule, find_target("sm_90a"));
      }},
+    {"paged_products_of_small_pages_hopper",
+     [] {
+       Schedule schedule = schedule_of({{"rows", 64}, {"cols", 64}}, 4);
+       schedule.instruction = Instruction::wgmma;
+       schedule.copy = CopyInstruction::tma;
+       return generate(paged_products(16, 128, true), schedule, find_target("sm_90a"));
+     }},
     {"matrix_product",
      [] {
        return generate(matrix_product(DType::bf16, DType::bf16),

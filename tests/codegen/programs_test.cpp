@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codegen/explain.h"
@@ -254,46 +255,109 @@ TEST(Programs, RowsOverTwoDimensionsAndColumnsThroughPages) {
         }
 }
 
-TEST(Programs, PagesOfWholeTilesComeByTheCopyEngine) {
-  for (const auto& [page_size, dim] : {std::pair{32, 64}, {96, 128}})
+Schedule by_copy_engine(int cols) {
+  Schedule schedule = schedule_of({{"rows", 64}, {"cols", cols}}, 4);
+  schedule.instruction = Instruction::wgmma;
+  schedule.copy = CopyInstruction::tma;
+  return schedule;
+}
+
+// A tile is one box of a page, or several: of a page each, or of a part that pages and tiles share.
+TEST(Programs, PagesOfMultiplesOfEightKeysComeByTheCopyEngine) {
+  struct Case {
+    int page_size, cols, dim;
+  };
+  for (const auto& [page_size, cols, dim] : {Case{32, 32, 64},
+                                             {96, 32, 128},
+                                             {8, 32, 128},
+                                             {16, 32, 64},
+                                             {16, 64, 96},
+                                             {8, 64, 64},
+                                             {48, 32, 40},
+                                             {40, 64, 64}})
     for (const bool producer : {true, false})
       for (const bool persistent : {false, true}) {
         if (persistent && !producer) continue;
-        Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
-        schedule.instruction = Instruction::wgmma;
-        schedule.copy = CopyInstruction::tma;
+        SCOPED_TRACE(fmt::format("pages of {}, tiles of {}", page_size, cols));
+        Schedule schedule = by_copy_engine(cols);
         schedule.producer = producer;
         schedule.persistent = persistent;
+        const int pages = 150 / page_size + 2;
         // A page beyond the last is one of zeros.
         expect_right(
             paged_products(page_size, dim, true), schedule,
-            {{.extents = {{"B", 2}, {"M", 50}, {"P", 6}, {"N", 5}}, .spread = {{"pages", 8}}},
+            {{.extents = {{"B", 2}, {"M", 50}, {"P", 6}, {"N", pages}}, .spread = {{"pages", 8}}},
              {.extents = {{"B", 1}, {"M", 1}, {"P", 1}, {"N", 1}}, .spread = {{"pages", 1}}},
              {.extents = {{"B", 1}, {"M", 5}, {"P", 3}, {"N", 0}}}});
       }
 }
 
+// Eight heads of a query row follow each other in the tensor, and the next row's are a box behind them.
+TEST(Programs, RowsOverTwoDimensionsComeInBoxesOfOne) {
+  for (const int heads : {8, 16})
+    for (const bool producer : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} heads", heads));
+      Schedule schedule = by_copy_engine(32);
+      schedule.producer = producer;
+      const Program program = paged_products(16, 64, false, heads);
+      expect_right(
+          program, schedule,
+          {{.extents = {{"B", 2}, {"M", 11}, {"P", 6}, {"N", 5}}, .spread = {{"pages", 8}}},
+           {.extents = {{"B", 1}, {"M", 1}, {"P", 1}, {"N", 1}}}});
+    }
+}
+
+/// s[i] = the sum over j of the products of q[i, :] and k[which[j / 16], j, :].
+Program of_chosen_keys() {
+  ProgramBuilder b("of_chosen_keys");
+  const Extent row_count("M"), key_count("N"), sets("P"), groups("G");
+  const Axis rows = b.parallel_tiles("rows", row_count), cols = b.tiles("cols", key_count),
+             d = b.whole("d", 64);
+  const Tensor q = b.input("q", DType::bf16, {row_count, 64});
+  const Tensor k = b.input("k", DType::bf16, {sets, key_count, 64});
+  const Tensor which = b.gathered_input("which", DType::i32, {groups});
+  const Tensor s = b.output("s", DType::f32, {row_count});
+  const Tile left = load(q(rows, d));
+  const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
+    const Tile set = gather(which, {index(cols) / 16});
+    return so_far + reduce_sum(dot(left, transpose(load(k(set, cols, d)))), cols);
+  });
+  store(s(rows), sum);
+  return b.finish();
+}
+
+// The rows of all boxes are those of the tile, and only the place in another dimension is looked up.
+TEST(Programs, BoxesMayFollowEachOtherInTheirRows) {
+  for (const bool producer : {true, false}) {
+    Schedule schedule = by_copy_engine(64);
+    schedule.producer = producer;
+    expect_right(
+        of_chosen_keys(), schedule,
+        {{.extents = {{"M", 70}, {"N", 150}, {"P", 4}, {"G", 10}}, .spread = {{"which", 6}}},
+         {.extents = {{"M", 1}, {"N", 8}, {"P", 1}, {"G", 1}}}});
+  }
+}
+
 TEST(Programs, RowsThatLieInNoBoxAreRefused) {
   const auto refusal = [](int page_size, bool left_in_registers) -> std::string {
-    Schedule schedule = schedule_of({{"rows", 64}, {"cols", 32}}, 4);
-    schedule.instruction = Instruction::wgmma;
-    schedule.copy = CopyInstruction::tma;
     try {
-      (void)generate(paged_products(page_size, 64, left_in_registers), schedule,
+      (void)generate(paged_products(page_size, 64, left_in_registers), by_copy_engine(32),
                      find_target("sm_90a"));
     } catch (const ScheduleError& error) {
       return error.what();
     }
     return "none";
   };
-  EXPECT_EQ(refusal(64, true), "none");
-  EXPECT_EQ(
-      refusal(48, true),
-      "copy tma of k at computed positions\n"
-      "  why: in dimension 0 of k, the 32 rows of a tile along cols are not known to have one "
-      "position, or positions that follow each other\n"
-      "  try: a tile along cols that divides what the positions are divided by, or instruction "
-      "= mma_m16n8k16 and copy = cp_async, which copies row by row");
+  for (const int page_size : {8, 16, 24, 48, 64}) EXPECT_EQ(refusal(page_size, true), "none");
+  for (const int page_size : {1, 4, 12, 20})
+    EXPECT_EQ(refusal(page_size, true),
+              "copy tma of k at computed positions\n"
+              "  why: in dimension 0 of k, 8 rows of a tile along cols are not known to have one "
+              "position, "
+              "or positions that follow each other\n"
+              "  try: positions along cols that are divided by a multiple of 8, as in pages of 16 "
+              "rows, or "
+              "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row");
   EXPECT_NE(refusal(64, false).find("copy tma of q at computed positions"), std::string::npos);
 }
 

@@ -95,7 +95,7 @@ TEST(AttentionDecode, IsRightThroughPages) {
   }
 }
 
-// Pages of whole tiles come by the copy engine, whose producer looks them up; others row by row.
+// Pages of multiples of eight keys come by the copy engine, whose producer looks them up; others row by row.
 TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
   AttentionSpec spec = grouped(64, 2, 1);
   spec.mask = causal();
@@ -114,11 +114,11 @@ TEST(AttentionDecode, IsRightThroughPagesInTilesOfManyRows) {
   expect_right({in_pages(spec, 64), DecodeRows::packed_in_registers}, problem);
 }
 
-TEST(AttentionDecode, PagesOfWholeTilesComeByTheCopyEngine) {
+TEST(AttentionDecode, PagesOfMultiplesOfEightKeysComeByTheCopyEngine) {
   const AttentionSpec spec = grouped(128, 32, 8);
   const Target& target = find_target("sm_90a");
   for (const auto& [page_size, by_engine] :
-       {std::pair{256, true}, {64, true}, {48, false}, {1, false}}) {
+       {std::pair{256, true}, {64, true}, {48, true}, {16, true}, {12, false}, {1, false}}) {
     const DecodeSpec decode{in_pages(spec, page_size), DecodeRows::of_head};
     const Program program = attention_decode_split(decode);
     bool any = false;

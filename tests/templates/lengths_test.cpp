@@ -128,7 +128,7 @@ TEST(PaddedSequences, AreRightInWarpgroups) {
 TEST(SequencesInPages, AreRight) {
   const std::vector<AttentionInputs> launches = {
       padded(70, 150, {}, {150, 33, 0, 149}), padded(3, 5, {}, {4})};
-  for (const int page_size : {1})
+  for (const int page_size : {1, 16, 128})
     for (const Mask& mask : {full(), causal()}) {
       AttentionSpec spec{.head_dim = 64, .mask = mask, .lse = true, .kv_lens = true, .page_size = page_size};
       expect_right(spec, launches);
@@ -138,7 +138,7 @@ TEST(SequencesInPages, AreRight) {
 }
 
 TEST(SequencesInPages, AreRightInWarpgroups) {
-  for (const int page_size : {192}) {
+  for (const int page_size : {16, 192}) {
     AttentionSpec spec{.head_dim = 64,
                        .head_dim_v = 112,
                        .mask = causal(),

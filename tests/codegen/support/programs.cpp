@@ -245,8 +245,7 @@ Program gather() {
   return b.finish();
 }
 
-Program paged_products(int page_size, int dim, bool left_in_registers) {
-  constexpr int heads = 3;
+Program paged_products(int page_size, int dim, bool left_in_registers, int heads) {
   ProgramBuilder b("paged_products");
   const Axis batch = b.parallel("batch", named("B"));
   const Axis rows = b.parallel_tiles("rows", named("M") * heads), d = b.whole("d", dim);

@@ -40,7 +40,7 @@ Program totals();
 Program gather();
 /// s = the sums of the rows of q k^T up to a row's own position: rows are those of the three heads of
 /// q beside its positions, and columns come through a table of pages.
-Program paged_products(int page_size, int dim, bool left_in_registers = false);
+Program paged_products(int page_size, int dim, bool left_in_registers = false, int heads = 3);
 /// o = (a b) c: the first product is the left operand of the second.
 Program chained_products();
 /// With w = max(0, (a / 2) b^T), a tile that is stored as well: o = w c and z = w^T (a / 2). One

@@ -143,6 +143,10 @@ TEST(Parse, Operations) {
   EXPECT_EQ(
       in_body("  %a = constant 1 : f32\n  %b = combine_partials %a along d of add : f32\n}\n"),
       "expected a reduction\n  at:  case.fc:9\n  why: found \"add\" in column 39");
+  EXPECT_EQ(in_body("  issue x[rows, d] in x boxes of some\n}\n"),
+            "expected a number of rows\n  at:  case.fc:8\n  why: found \"some\" in column 34");
+  EXPECT_EQ(in_body("  issue x[by rows, d] in x boxes of 8 rows {\n    row 0 : i32\n"),
+            "expected the name of the number\n  at:  case.fc:9\n  why: found \"0\" in column 9");
   EXPECT_EQ(in_body("  barrier now\n}\n"),
             "expected the end of the line\n  at:  case.fc:8\n  why: found \"now\" in column 11");
 }

@@ -165,6 +165,31 @@ output y: f32 [N]
 )");
 }
 
+TEST(RoundTrip, ATileInSeveralBoxes) {
+  expect_canonical(R"(program pages
+axis rows: parallel_tiles N tile 32
+axis d: whole 16 tile 16
+input x: bf16 [P, 16, 16]
+input table: i32 [W] gathered
+output y: bf16 [N, 16]
+channel x: bf16 [32, 16] stages 1 by tma
+{
+  %0 = constant 16 : i32
+  issue x[by, by rows, d] in x boxes of 8 rows {
+    row %row : i32
+    %1 = tile_begin rows : i32
+    %2 = add %1, %row : i32
+    %3 = div %2, %0 : i32
+    %page = gather table[%3] : i32
+    %4 = mod %2, %0 : i32
+    yield %page, %4
+  }
+  %x = wait in x : bf16[rows, d] @ shared
+  store y[rows, d], %x
+}
+)");
+}
+
 TEST(RoundTrip, RegionsBehindACondition) {
   expect_canonical(R"(program first_of_many
 axis rows: parallel_tiles M tile 64
