@@ -46,6 +46,7 @@ class FlashInfer:
         wrapper.plan(
             starts, *self._pages(page_table, lens, k.shape[1]), q.shape[1], k.shape[2], q.shape[2],
             k.shape[1], causal=True, q_data_type=q.dtype, kv_data_type=k.dtype,
+            o_data_type=q.dtype,
         )  # fmt: skip
         return lambda: wrapper.run(q, (k, v), out=out)
 

@@ -1,6 +1,6 @@
 """Prefill and mixed batches over pages, as a server has them.
 
-    python benchmarks/paged_prefill.py            # the table in docs/serving.md
+    python benchmarks/paged_prefill.py            # the table in docs/decoding.md
     python benchmarks/paged_prefill.py --quick    # two batches of it
 
 bf16, head_dim 128, causal, query rows packed: whole prompts, chunks of long prompts behind keys that

@@ -99,12 +99,13 @@ DecodeChooser::Split DecodeChooser::fastest(const AttentionProblem& problem,
 double DecodeChooser::whole_us(const AttentionProblem& problem, std::int64_t multiprocessors,
                                const ScheduleChooser* whole) const {
   if (model_) {
-    if (whole) return whole->predict_us(problem);
-    std::call_once(asked_, [&] { own_whole_.emplace(spec_, target_, "", model_); });
-    return own_whole_->predict_us(problem);
+    if (!whole) std::call_once(asked_, [&] { own_whole_.emplace(spec_, target_, "", model_); });
+    const double us = (whole ? *whole : *own_whole_).predict_us(problem);
+    if (us < infinite) return us;
   }
-  // Nothing was measured for the target: one block for each head and tile of rows, which copies its
-  // keys as those of packed rows do, and the launch of one program.
+  // Nothing was measured for the target, or for kernels that copy keys row by row, as those of small
+  // pages: one block for each head and tile of rows, which copies its keys as those of packed rows do,
+  // and the launch of one program.
   const DecodeBlocks of_head{.rows = DecodeRows::of_head, .row_tile = most_decode_rows};
   const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
   SplitCosts costs = split_costs(spec_, {}, model());

@@ -118,10 +118,16 @@ void TileSegments::rename_in(BlockId block, const OpCopier& placed) const {
 ValueId length_of_dimension(Builder& b, AxisId axis) {
   const Function& f = b.function();
   if (!f[axis].ragged) return b.extent(axis);
+  const Extent extent = f[axis].extent;
   for (std::size_t t = 0; t < f.tensors.size(); ++t)
     for (std::size_t d = 0; d < f.tensors[t].dims.size(); ++d)
-      if (f.tensors[t].dims[d] == f[axis].extent)
-        return b.dimension(TensorId(t), static_cast<int>(d));
+      if (f.tensors[t].dims[d] == extent) return b.dimension(TensorId(t), static_cast<int>(d));
+  // Keys in pages lie along no dimension: a table has a column for each page of so many.
+  for (std::size_t t = 0; t < f.tensors.size(); ++t)
+    for (std::size_t d = 0; d < f.tensors[t].dims.size(); ++d)
+      if (f.tensors[t].dims[d] == Extent(extent.name))
+        return b.add(b.mul(b.dimension(TensorId(t), static_cast<int>(d)), b.integer(extent.times)),
+                     b.integer(extent.plus));
   throw InternalError(fmt::format("no tensor along the ragged axis {}", f[axis].name));
 }
 

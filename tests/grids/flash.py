@@ -2,11 +2,12 @@
 at the functions of `flashcore.flash_attn`, which have the package's names.
 
 Layout [batch, length, heads, dim], causal aligned to the bottom right, windows with -1 for no end,
-slopes [heads] or [batch, heads]. Left out are gradients, dropout, rotary embeddings and pages.
+slopes [heads] or [batch, heads]. Left out are gradients, dropout and rotary embeddings.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -150,12 +151,36 @@ def _output(
     )  # fmt: skip
 
 
+def _table(keys: list[int], page: int) -> list[list[int]]:
+    """The pages of each sequence, the last one of all first."""
+    counts = [-(-n // page) for n in keys]
+    last = sum(counts) - 1
+    table = []
+    for b, count in enumerate(counts):
+        own = [last - sum(counts[:b]) - i for i in range(count)]
+        table.append(own + [0] * (max(counts) - count))
+    return table
+
+
+def _paged(arrays: Arrays, packed: Any, starts: list[int], page: int, dtype: str) -> Any:
+    """Rows that are packed, in such pages."""
+    keys = [end - begin for begin, end in itertools.pairwise(starts)]
+    table = _table(keys, page)
+    count = sum(-(-n // page) for n in keys)
+    pages = arrays.full((count, page, *packed.shape[1:]), 0, dtype)
+    for own, begin, n in zip(table, starts, keys, strict=False):
+        for at in range(0, n, page):
+            rows = packed[begin + at : begin + min(at + page, n)]
+            pages[own[at // page], : rows.shape[0]] = rows
+    return pages
+
+
 def _varlen(
     arrays: Arrays, sizes: Sizes, *, dtype: str, kind: str, local: bool, causal: bool, d: int,
     lengths: tuple[int, int], alibi: bool = False, softcap: float = 0.0, says_longest: bool = True,
-    empty: bool = False, package: bool = False,
+    empty: bool = False, package: bool = False, page: int = 0,
 ) -> Problem:  # fmt: skip
-    """Packed sequences whose lengths differ, some of them empty."""
+    """Packed sequences whose lengths differ, some of them empty; keys in pages of so many rows."""
     n, m = (sizes.length(x) for x in lengths)
     heads, kv_heads = _heads(sizes, kind, softcap)
     batch = 3
@@ -208,9 +233,13 @@ def _varlen(
             return fc.attention(
                 q, k, v, layout="thd", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, **_made(given)
             )
+        held = (k, v) if not page else tuple(
+            _paged(arrays, x, starts[1], page, dtype) for x in (k, v)
+        )
+        table = arrays.array(_table(keys, page), "i32") if page else None
         return flash_attn.flash_attn_varlen_func(
-            q, k, v, cu_q, cu_k, max(rows), max(keys), causal=causal, softcap=softcap,
-            window_size=(left, 0) if local else (-1, -1), alibi_slopes=slopes,
+            q, *held, cu_q, cu_k, max(rows), max(keys), causal=causal, softcap=softcap,
+            window_size=(left, 0) if local else (-1, -1), alibi_slopes=slopes, block_table=table,
         )  # fmt: skip
 
     return Problem(
@@ -270,15 +299,11 @@ def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
     """What the package has, and FlashCore says that it has not."""
     q, k, v = (arrays.normal((2, 16, 2, 32), "f16") for _ in range(3))
     wave = arrays.uniform((16, 16), "f16")
-    table = arrays.array([[0], [1]], "i32")
     starts = arrays.array([0, 16], "i32")
     cache = flash_attn.flash_attn_with_kvcache
     calls: dict[str, Callable[[], Any]] = {
         "dropout": lambda: flash_attn.flash_attn_func(q, k, v, dropout_p=0.17),
         "rotary": lambda: cache(q, k, v, rotary_cos=wave, rotary_sin=wave, cache_seqlens=16),
-        "pages_of_packed": lambda: flash_attn.flash_attn_varlen_func(
-            q[0], k, v, starts, starts, 16, 16, block_table=table
-        ),
         "cache_batch_idx": lambda: cache(q, k, v, cache_batch_idx=starts, cache_seqlens=16),
     }
     return Problem(call=calls[what], dtype="f16", q=q, k=k, v=v)
@@ -287,7 +312,7 @@ def _missing(arrays: Arrays, sizes: Sizes, *, what: str) -> Problem:
 FAMILIES = [
     Family(
         "missing",
-        {"what": ["dropout", "rotary", "pages_of_packed", "cache_batch_idx"]},
+        {"what": ["dropout", "rotary", "cache_batch_idx"]},
         _missing,
     ),
     Family(
@@ -306,6 +331,15 @@ FAMILIES = [
             "dtype": LOW, "kind": ["mha", "gqa"], "alibi": [False, True], "local": [False, True],
             "causal": [True], "d": [32, 59, 64, 128, 256], "lengths": [(1, 147), *PAIRS[:5]],
             "package": [True],
+        },
+        _varlen,
+    ),
+    Family(
+        "pages_of_the_package",
+        {
+            "dtype": ["f16"], "kind": ["mha", "gqa"], "local": [False, True], "causal": [True],
+            "d": [59, 64, 128], "lengths": [(1, 147), (113, 203), (256, 512)], "package": [True],
+            "page": [16, 256],
         },
         _varlen,
     ),
