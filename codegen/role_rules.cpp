@@ -71,9 +71,8 @@ void ScheduleCheck::computed_rows() const {
       return refuse(
           fmt::format("copy tma of {} at computed positions", f[op.tensor].name), boxes.why_none,
           fmt::format(
-              "positions along {} that are divided by a multiple of {}, as in pages of {} "
-              "rows, or instruction = mma_m16n8k16 and copy = cp_async, which copies row by "
-              "row",
+              "positions along {} that are divided by a multiple of {}, as in pages of {} rows, or "
+              "instruction = mma_m16n8k16 and copy = cp_async, which copies row by row",
               rows.name, box_row_step, 2 * box_row_step));
   }
 }

@@ -133,8 +133,7 @@ std::string why_no_box(const Function& f, const Op& load, int rows) {
     if (!run || (run->step != 0 && run->step != 1))
       return fmt::format(
           "in dimension {} of {}, {} rows of a tile along {} are not known to have one position, "
-          "or "
-          "positions that follow each other",
+          "or positions that follow each other",
           d, tensor, rows, f[along].name);
     dimensions += run->step == 1;
   }
