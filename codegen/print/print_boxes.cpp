@@ -102,6 +102,7 @@ void KernelPrinter::print_boxes(const Op& op) {
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
   const std::string box = op.box_rows ? names_.unique("box") : "";
   const std::vector<std::string> places = print_places_of_boxes(op, box);
+  if (op.acquires) print_acquire(op);
   int bytes = buffer.slot_bytes();
   for (const Buffer& vector : f_.buffers)
     if (vector.beside == op.buffer) bytes += vector.slot_bytes();

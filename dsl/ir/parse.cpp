@@ -238,6 +238,8 @@ class Parser {
       in_.expect("of");
       op.box_rows = names_.integer("a number of rows");
       in_.expect("rows");
+    } else if (in_.take("acquiring")) {
+      op.acquires = true;
     } else if (in_.take("from")) {
       op.rank = names_.integer("the number of a block");
     } else if (in_.take("as")) {

@@ -193,6 +193,7 @@ class Printer {
     if (always || op.pending) text += fmt::format(" pending {}", op.pending);
     if (op.blocks) text += fmt::format(" among {}", op.blocks);
     if (op.box_rows) text += fmt::format(" boxes of {} rows", op.box_rows);
+    if (op.acquires) text += " acquiring";
     if (op.code == OpCode::cluster_read) text += fmt::format(" from {}", op.rank);
     if (op.rounding != OperandRounding::none) text += fmt::format(" as {}", name_of(op.rounding));
     if (op.instruction) text += fmt::format(" using {}", name_of(*op.instruction));

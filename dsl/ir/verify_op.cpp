@@ -48,6 +48,8 @@ class OpVerifier {
       fail("only a gather has indices", "leave \"inside\" out");
     if (op_.box_rows && op_.code != OpCode::issue)
       fail("only an issue has boxes", fmt::format("leave \"boxes of {} rows\" out", op_.box_rows));
+    if (op_.acquires && (op_.code != OpCode::issue || !op_.body))
+      fail("only an issue with a region acquires its slot behind it", "leave \"acquiring\" out");
     if (op_.fence && op_.code != OpCode::nest && op_.code != OpCode::dot)
       fail("only a nest or a product has a fence", "leave \"fence\" out");
     named();

@@ -416,6 +416,8 @@ def test_shapes_that_cannot_be(shapes, why):
 def test_a_spec_that_cannot_run_is_refused():
     with pytest.raises(fc.SpecError, match="dtype = f32 and head_dim = 300"):
         fc.autotune(fc.AttentionSpec(head_dim=300, dtype="f32"), target=TARGET)
+    with pytest.raises(fc.SpecError, match="autotune of a spec with page_size = 16"):
+        fc.autotune(fc.AttentionSpec(head_dim=64, page_size=16, kv_lens=True), target=TARGET)
 
 
 def test_default_shapes_hold_16384_tokens():

@@ -172,6 +172,12 @@ def autotune(
         why = "a search is for the schedules of attention, that of an AttentionSpec"
         fix = "autotune(spec), or jit(program, schedule=...) for schedules of a program of your own"
         raise arguments.refusal("what autotune is given", spec, why, fix)
+    if spec.page_size is not None:
+        raise SpecError(
+            f"autotune of a spec with page_size = {spec.page_size}",
+            "a search makes keys that are contiguous",
+            "the cost model's choice, which kernels have without a search",
+        )
     target = default_target() if target is None else arguments.target_name(target)
     seconds = arguments.number("seconds", seconds, "how long to search, as seconds=60")
     seed = arguments.whole("seed", seed, "a whole number; 0 unless given")

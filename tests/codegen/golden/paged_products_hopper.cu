@@ -44,10 +44,10 @@ paged_products(const __grid_constant__ Parameters p) {
       #pragma unroll 1
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 32;
-        fc::wait_phase(k_empty + k_slot * 8, k_phase ^ 1);
         // k <- k
         const int position = fc::gather(p.pages, batch * p.pages_stride_0 + (cols_begin >> 6) * p.pages_stride_1, fc::within(batch, p.B) && fc::within((cols_begin >> 6), p.N));
         const int position_2 = cols_begin & 63;
+        fc::wait_phase(k_empty + k_slot * 8, k_phase ^ 1);
         fc::arrive_expect_tx(k_full + k_slot * 8, 4096);
         fc::load_box(shared + k_slot * 4096, p.k_tiles, k_full + k_slot * 8, 0, position_2, position);
         if (++k_slot == 2) {

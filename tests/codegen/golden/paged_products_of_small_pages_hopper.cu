@@ -44,7 +44,6 @@ paged_products(const __grid_constant__ Parameters p) {
       #pragma unroll 1
       for (int cols_tile = cols_end - 1; cols_tile >= 0; --cols_tile) {
         const int cols_begin = cols_tile * 64;
-        fc::wait_phase(k_empty + k_slot * 8, k_phase ^ 1);
         // k <- k
         int positions[4], positions_2[4];
         #pragma unroll
@@ -56,6 +55,7 @@ paged_products(const __grid_constant__ Parameters p) {
           positions[box] = position;
           positions_2[box] = position_2;
         }
+        fc::wait_phase(k_empty + k_slot * 8, k_phase ^ 1);
         fc::arrive_expect_tx(k_full + k_slot * 8, 16384);
         #pragma unroll
         for (int box = 0; box < 4; ++box) {
