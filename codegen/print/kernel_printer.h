@@ -186,11 +186,18 @@ class KernelPrinter {
   std::string map_of(const ir::Op& op, int rows, int width) const;
   std::string box_coordinates(const ir::Op& op, const std::vector<std::string>& computed,
                               const std::string& row, const std::string& column);
+  /// A box among those that are looked up together, and among all of a tile.
+  struct BoxNames {
+    std::string index, number;
+  };
+  [[nodiscard]] int boxes_together(const ir::Op& issue) const;
+  void print_copies_of_boxes(const ir::Op& op, const std::string& target, const std::string& full,
+                             const BoxNames& box, const std::vector<std::string>& places);
   /// Of each box of a tile, and how many of them a block loads.
   [[nodiscard]] int rows_of_box(const ir::Op& issue) const;
   [[nodiscard]] int boxes_of_block(const ir::Op& issue) const;
   [[nodiscard]] std::string first_row_of(const ir::Op& issue, const std::string& box) const;
-  std::vector<std::string> print_places_of_boxes(const ir::Op& op, const std::string& box);
+  std::vector<std::string> print_places_of_boxes(const ir::Op& op, const BoxNames& box);
   void print_panels(const ir::Op& op, const std::string& target, const std::string& full,
                     const std::string& box, const std::vector<std::string>& places);
 

@@ -90,6 +90,17 @@ int KernelPrinter::boxes_of_block(const Op& issue) const {
   return buffer.rows / buffer.blocks / rows_of_box(issue);
 }
 
+/// A thread of the producer has registers for the places of few boxes.
+constexpr int most_boxes_together = 4;
+
+/// The boxes of a block that are looked up together, in front of the first copy of them.
+int KernelPrinter::boxes_together(const Op& issue) const {
+  const int boxes = boxes_of_block(issue);
+  int together = std::min(boxes, most_boxes_together);
+  while (boxes % together) --together;
+  return together;
+}
+
 /// A tile, as boxes of a panel each. They say themselves when they have completed. The next
 /// acquired slot is another; who reads the channel itself goes on where it releases. Of a tile that
 /// blocks of a cluster share, each loads some rows.
@@ -100,19 +111,40 @@ void KernelPrinter::print_boxes(const Op& op) {
   const std::string slot = op.operands.empty() ? ring.slot : scalar(op.operands[0]);
   const std::string full = in_slot(ring.full, slot), target = chunk_base(buffer, slot);
   out_.comment(fmt::format("{} <- {}", buffer.name, f_[op.tensor].name));
-  const std::string box = op.box_rows ? names_.unique("box") : "";
-  const std::vector<std::string> places = print_places_of_boxes(op, box);
-  if (op.acquires) print_acquire(op);
   int bytes = buffer.slot_bytes();
   for (const Buffer& vector : f_.buffers)
     if (vector.beside == op.buffer) bytes += vector.slot_bytes();
-  if (!host) out_.line("fc::arrive_expect_tx({}, {});", full, bytes);
-  {
-    const auto each = op.box_rows ? out_.unrolled(box, boxes_of_block(op)) : Writer::Scope();
-    print_panels(op, target, full, box, places);
+  const auto begin_slot = [&] {
+    if (op.acquires) print_acquire(op);
+    if (!host) out_.line("fc::arrive_expect_tx({}, {});", full, bytes);
+  };
+  const int boxes = boxes_of_block(op), together = boxes_together(op);
+  BoxNames box;
+  if (op.box_rows) box.index = box.number = names_.unique("box");
+  if (together < boxes) {
+    const std::string first = names_.unique("first_box");
+    begin_slot();
+    out_.line("#pragma unroll 1");
+    const auto some = out_.block("for (int {0} = 0; {0} < {1}; {0} += {2})", first, boxes, together);
+    box.number = fmt::format("({} + {})", first, box.index);
+    const std::vector<std::string> places = print_places_of_boxes(op, box);
+    print_copies_of_boxes(op, target, full, box, places);
+    names_.release(first);
+  } else {
+    const std::vector<std::string> places = print_places_of_boxes(op, box);
+    begin_slot();
+    print_copies_of_boxes(op, target, full, box, places);
   }
-  if (op.box_rows) names_.release(box);
+  if (op.box_rows) names_.release(box.index);
   if (!ring.is_released && !host) print_next_slot(buffer.stages, ring);
+}
+
+void KernelPrinter::print_copies_of_boxes(const Op& op, const std::string& target,
+                                          const std::string& full, const BoxNames& box,
+                                          const std::vector<std::string>& places) {
+  const auto each =
+      op.box_rows ? out_.unrolled(box.index, boxes_together(op)) : Writer::Scope();
+  print_panels(op, target, full, box.number, places);
 }
 
 /// The number of a box's first row within the tile.
@@ -125,8 +157,7 @@ std::string KernelPrinter::first_row_of(const Op& issue, const std::string& box)
 
 /// What the region of an issue yields. Of several boxes each of these is an array with an element a
 /// box, and the number of the box's first row says which rows of the tile it is.
-std::vector<std::string> KernelPrinter::print_places_of_boxes(const Op& op,
-                                                              const std::string& box) {
+std::vector<std::string> KernelPrinter::print_places_of_boxes(const Op& op, const BoxNames& box) {
   std::vector<std::string> places;
   if (!op.body) return places;
   const std::vector<ValueId>& yielded = last_of(f_, op.body).operands;
@@ -139,14 +170,15 @@ std::vector<std::string> KernelPrinter::print_places_of_boxes(const Op& op,
   for (const ValueId value : yielded) {
     const std::string& called = f_[value].name;
     places.push_back(names_.unique(called.empty() ? "places" : called + "s"));
-    append(arrays, ", ", fmt::format("{}[{}]", places.back(), boxes_of_block(op)));
+    append(arrays, ", ", fmt::format("{}[{}]", places.back(), boxes_together(op)));
   }
   out_.line("int {};", arrays);
-  const auto each = out_.unrolled(box, boxes_of_block(op));
-  storage_[f_[op.body].arguments[0].index] = constant("int", "first_row", first_row_of(op, box));
+  const auto each = out_.unrolled(box.index, boxes_together(op));
+  storage_[f_[op.body].arguments[0].index] =
+      constant("int", "first_row", first_row_of(op, box.number));
   print_block(op.body);
   for (std::size_t i = 0; i < yielded.size(); ++i) {
-    places[i] += fmt::format("[{}]", box);
+    places[i] += fmt::format("[{}]", box.index);
     out_.line("{} = {};", places[i], scalar(yielded[i]));
   }
   return places;
