@@ -3,10 +3,10 @@
     python benchmarks/paged_prefill.py            # the table in docs/decoding.md
     python benchmarks/paged_prefill.py --quick    # two batches of it
 
-bf16, head_dim 128, causal, query rows packed: whole prompts, chunks of long prompts behind keys that
-are there, and batches in which one sequence has a chunk of its prompt and the others decode. All
-contenders run in one process, by turns, over several sets of inputs, in CUDA graphs where they are
-short (gpu_timing.py): FlashCore over pages, FlashCore over the same keys packed one behind the
+bf16, head_dim 128, causal, query rows packed: whole prompts, chunks of long prompts behind keys
+that are there, and batches in which one sequence has a chunk of its prompt and the others decode.
+All contenders run in one process, by turns, over several sets of inputs, in CUDA graphs where they
+are short (gpu_timing.py): FlashCore over pages, FlashCore over the same keys packed one behind the
 other (layout "thd"), and FlashInfer if its package is there, the faster of its two backends. What
 FlashInfer plans on the host for each set of lengths is not timed. Outputs are compared before.
 """
@@ -88,9 +88,7 @@ class Inputs:
 
     def of_peer(self, peer: FlashInfer, backend: str) -> Any:
         out = self._torch.empty_like(self._q)
-        return peer.prefill(
-            self._q, *self._pages, self._table, self.rows, self.lens, backend, out
-        )
+        return peer.prefill(self._q, *self._pages, self._table, self.rows, self.lens, backend, out)
 
     @property
     def bytes(self) -> int:
@@ -154,8 +152,9 @@ def main() -> None:
                 mine, dense, theirs = times(torch, timer, peer, heads, kv_heads, batch, size)
                 speed = products(heads, batch) / mine / 1e6
                 logs.append(math.log(theirs / mine))
-                print(f"| {heads}/{kv_heads} | {name} | {size} | {mine:.1f} | {speed:.0f} "
-                      f"| {dense:.1f} | {theirs:.1f} | {theirs / mine:.2f} |", flush=True)  # fmt: skip
+                cells = [f"{heads}/{kv_heads}", name, f"{size}", f"{mine:.1f}", f"{speed:.0f}",
+                         f"{dense:.1f}", f"{theirs:.1f}", f"{theirs / mine:.2f}"]  # fmt: skip
+                print(f"| {' | '.join(cells)} |", flush=True)
                 torch.cuda.empty_cache()
     if peer:
         print(f"FlashInfer over FlashCore: {math.exp(sum(logs) / len(logs)):.2f} in the mean, "

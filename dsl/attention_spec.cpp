@@ -97,14 +97,14 @@ std::vector<std::string> check(const AttentionSpec& spec) {
           "{} = {} with layout thd: packed sequences have lengths of their own; leave it open",
           name, *length));
   if (spec.page_size < 0)
-    reasons.push_back(fmt::format(
-        "page_size = {}: a page has at least one key; 0 for keys that are not in pages",
-        spec.page_size));
-  if (spec.paged() && !spec.kv_lens)
     reasons.push_back(
-        fmt::format("page_size = {} without kv_lens: a table of pages does not say where a sequence "
-                    "ends; kv_lens = true",
+        fmt::format("page_size = {}: a page has at least one key; 0 for keys that are not in pages",
                     spec.page_size));
+  if (spec.paged() && !spec.kv_lens)
+    reasons.push_back(fmt::format(
+        "page_size = {} without kv_lens: a table of pages does not say where a sequence "
+        "ends; kv_lens = true",
+        spec.page_size));
   if (spec.paged() && spec.kv_len)
     reasons.push_back(fmt::format(
         "kv_len = {} with page_size = {}: a call's table of pages says how many keys there is room "

@@ -172,8 +172,8 @@ bool Dispatcher::launch_alternative(std::span<const TensorView> tensors,
                                     Workspace& workspace) {
   const Chosen& now = chosen();
   Lengths memory;
-  return launch_alternative(now, lengths_of(now, tensors, scalars, memory), tensors, scalars, stream,
-                            workspace) == AlternativeLaunch::done;
+  return launch_alternative(now, lengths_of(now, tensors, scalars, memory), tensors, scalars,
+                            stream, workspace) == AlternativeLaunch::done;
 }
 
 void Dispatcher::launch(std::span<const TensorView> tensors, std::span<const ScalarValue> scalars,

@@ -77,8 +77,8 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
     };
   };
 
-  const Factor query = factor(
-      q.load_tiles("query", [&](const Tensor& rows_of) { return load(t.at(rows_of, t.head, rows, d)); }));
+  const Factor query = factor(q.load_tiles(
+      "query", [&](const Tensor& rows_of) { return load(t.at(rows_of, t.head, rows, d)); }));
   const SoftmaxUnits units = t.softmax_units(scale);
   const SoftmaxStart softmax =
       t.start_softmax(rows, cols, units.unit, units.products_alone ? scale : Tile());
@@ -87,8 +87,7 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
   const State last = b.loop(cols, start, [&](const State& s) {
     const Factor key = k.load_tiles("key", load_keys(d));
     std::vector<Factor> values;
-    for (const Operand& range : v)
-      values.push_back(range.load_tiles("value", load_keys(dv)));
+    for (const Operand& range : v) values.push_back(range.load_tiles("value", load_keys(dv)));
     const Tile scores = t.scores(product_of(spec, query, transpose(factor(key))), units.scale, rows,
                                  cols, units.unit)
                             .named("scores");

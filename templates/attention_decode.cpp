@@ -72,8 +72,8 @@ Program attention_decode_split(const DecodeSpec& decode) {
   }
   const DecodeSequence own = place_rows(t, decode, q, k, rows, owner.exists);
   const SeenKeys visible = seen_keys(decode, own.q_len, own.kv_len);
-  const SplitShare share =
-      plan ? plan->load_share(split) : equal_share(visible, split, partial.count_splits(partial.values));
+  const SplitShare share = plan ? plan->load_share(split)
+                                : equal_share(visible, split, partial.count_splits(partial.values));
   const Tile begin = place_split(decode, own, visible, share, cols);
   declare_captured(b, captured_tensors(spec));
 
@@ -166,9 +166,8 @@ Program attention_decode_combine(const DecodeSpec& decode) {
   const AttentionSpec& spec = decode.attention;
   const bool finds_sequences = decode.balances && spec.packed();
   ProgramBuilder b("attention_decode_combine");
-  AttentionTensors t =
-      declare_attention(b, spec, Heads::queries,
-                        finds_sequences ? Sequences::computed : Sequences::along_an_axis);
+  AttentionTensors t = declare_attention(
+      b, spec, Heads::queries, finds_sequences ? Sequences::computed : Sequences::along_an_axis);
   const Axis row =
       decode.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());

@@ -178,9 +178,8 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
   if (spec->packed()) {
     const Tile longest = builder->scalar("max_q_len", DType::i32);
     const Tensor q = builder->input("cu_seqlens_q", DType::i32, {batch_size + 1});
-    const Tensor k = spec->paged()
-                         ? Tensor()
-                         : builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
+    const Tensor k =
+        spec->paged() ? Tensor() : builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile own = sequence(), next = own + 1;
     // One a statement: the order of operations is that of the calls, which arguments do not have.
     const Tile q_end = load(q(next)), q_begin = load(q(own));

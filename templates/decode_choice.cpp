@@ -135,8 +135,8 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
   const std::size_t place = remembered_.find(lengths, [&] {
     if (!is_considered(problem, multiprocessors)) return ways_.size();
     const ChoiceProperties& known = model().properties;
-    const double gain = balances_splits(spec_, problem, model()) ? -known.balanced_allowance
-                                                                       : known.split_gain;
+    const double gain =
+        balances_splits(spec_, problem, model()) ? -known.balanced_allowance : known.split_gain;
     const double enough = whole_us(problem, multiprocessors, whole) / (1 + gain);
     const Split split = fastest(problem, multiprocessors, enough);
     // One split of the rows of a head is a kernel that leaves keys whole, and combines for nothing.

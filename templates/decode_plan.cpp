@@ -48,7 +48,8 @@ class Lengths {
   }
 
  private:
-  /// By the tensor that says it, or the one that says where sequences begin; without either all have the most.
+  /// By the tensor that says it, or the one that says where sequences begin; without either all have
+  /// the most.
   static Tile length_of(const Tensor& lengths, const Tensor& starts, const Tile& at,
                         const Tile& most) {
     if (!lengths.owner() && !starts.owner()) return most;

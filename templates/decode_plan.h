@@ -11,13 +11,14 @@
 namespace flashcore {
 
 /// Inputs: what says how long sequences are, kv_lens and q_lens, i32 [batch], or cu_seqlens_q and
-/// cu_seqlens_k, i32 [batch + 1]. Scalars, i32: most_rows, of packed sequences max_q_len, and most_keys, the most of a sequence; head_blocks, how many blocks share the number of a split, for heads and tiles of
+/// cu_seqlens_k, i32 [batch + 1]. Scalars, i32: most_rows, of packed sequences max_q_len, and most_keys, the
+/// most of a sequence; head_blocks, how many blocks share the number of a split, for heads and tiles of
 /// rows; row_tiles, the last alone; block_slots, how many blocks the GPU holds at once; and splits, which
 /// are more than sequences. Outputs, i32 [batch + 1]: first_split, the number of each sequence's first split,
 /// and behind the last sequence how many splits there are, at most `splits`; and split_keys, how many keys
 /// each split of a sequence has at the most, whole tiles. Of 32 lengths of splits, those that give no more
-/// than `splits`, it takes the one that is predicted to take least with `costs`. Counts are exact up to 2^28 keys
-/// a sequence.
+/// than `splits`, it takes the one that is predicted to take least with `costs`. Counts are exact up to
+/// 2^28 keys a sequence.
 Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs);
 
 /// Which sequence a split belongs to; of a number that no sequence has, the first one.

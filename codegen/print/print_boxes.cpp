@@ -125,7 +125,8 @@ void KernelPrinter::print_boxes(const Op& op) {
     const std::string first = names_.unique("first_box");
     begin_slot();
     out_.line("#pragma unroll 1");
-    const auto some = out_.block("for (int {0} = 0; {0} < {1}; {0} += {2})", first, boxes, together);
+    const auto some =
+        out_.block("for (int {0} = 0; {0} < {1}; {0} += {2})", first, boxes, together);
     box.number = fmt::format("({} + {})", first, box.index);
     const std::vector<std::string> places = print_places_of_boxes(op, box);
     print_copies_of_boxes(op, target, full, box, places);
@@ -142,8 +143,7 @@ void KernelPrinter::print_boxes(const Op& op) {
 void KernelPrinter::print_copies_of_boxes(const Op& op, const std::string& target,
                                           const std::string& full, const BoxNames& box,
                                           const std::vector<std::string>& places) {
-  const auto each =
-      op.box_rows ? out_.unrolled(box.index, boxes_together(op)) : Writer::Scope();
+  const auto each = op.box_rows ? out_.unrolled(box.index, boxes_together(op)) : Writer::Scope();
   print_panels(op, target, full, box.number, places);
 }
 

@@ -102,7 +102,8 @@ struct Op {
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
   int blocks = 0;
-  bool acquires = false;  ///< issue: waits for the slot itself, once its region has computed positions
+  bool acquires =
+      false;         ///< issue: waits for the slot itself, once its region has computed positions
   int box_rows = 0;  ///< issue by tma: of each box, where a tile comes in several; else 0
   int rank = 0;      ///< cluster_read: of the block whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot

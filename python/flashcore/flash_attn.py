@@ -163,8 +163,8 @@ def flash_attn_varlen_func(
     head_dim]; cu_seqlens (int32, [sequences + 1]) say where each begins.
 
     With `block_table`, int32 [sequences, pages of a sequence], k and v are pages [pages, page_size,
-    kv_heads, head_dim], and `seqused_k`, int32 [sequences], says how many keys each sequence has, as
-    in FlashAttention 3; without it cu_seqlens_k does.
+    kv_heads, head_dim], and `seqused_k`, int32 [sequences], says how many keys each sequence has,
+    as in FlashAttention 3; without it cu_seqlens_k does.
     With `return_attn_probs` (out, lse [heads, total_q], None).
     """
     keys: dict[str, Any] = {"cu_seqlens_k": cu_seqlens_k}

@@ -23,10 +23,9 @@ struct Callable {
 
 constexpr std::size_t positional = 3;  // q, k, v
 /// In the order of QuickCall's arguments.
-constexpr std::array<const char*, 10> passed_on{"out",       "scale",        "stream",
-                                                "cu_seqlens_q", "cu_seqlens_k", "max_q_len",
-                                                "q_lens",       "kv_lens",      "page_table",
-                                                "return_lse"};
+constexpr std::array<const char*, 10> passed_on{
+    "out",       "scale",  "stream",  "cu_seqlens_q", "cu_seqlens_k",
+    "max_q_len", "q_lens", "kv_lens", "page_table",   "return_lse"};
 /// Keywords of which this value asks for nothing.
 struct Ignored {
   const char* name;

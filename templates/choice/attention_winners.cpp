@@ -103,10 +103,10 @@ Json kind_of(const AttentionSpec& spec, const Target& target) {
   kind["mask"] = mask_class(spec.mask);
   kind["score"] = form_of(spec.score, !keep_numbers);
   kind["sink"] = form_of(spec.sink, !keep_numbers);
-  kind["lengths"] = spec.paged()                    ? "paged"
-                    : spec.packed()                 ? "packed"
+  kind["lengths"] = spec.paged()                  ? "paged"
+                    : spec.packed()               ? "packed"
                     : spec.q_lens || spec.kv_lens ? "padded"
-                                                    : "open";
+                                                  : "open";
   if (spec.dtype == DType::f32) kind["products"] = name_of(spec.products);
   return kind;
 }

@@ -122,7 +122,9 @@ std::string decode_family(const DecodeBlocks& blocks) {
 SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
                        const CostModel& model) {
   const DecodeCosts& costs = model.decoding.at(decode_family(blocks));
-  const double paged_share = spec.paged() ? model.properties.paged_share : 0;
+  // The copy engine brings tiles from pages as fast as others.
+  const bool copies_rows = blocks.rows == DecodeRows::packed || !keys_lie_in_boxes(spec);
+  const double paged_share = spec.paged() && copies_rows ? model.properties.paged_share : 0;
   const int both = round_up(spec.head_dim) + round_up(spec.value_dim());
   const double dims = both / 256.;
   // No key takes nothing: what it takes divides.
@@ -157,8 +159,7 @@ CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const Spl
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   const AttentionSpec& a = spec.attention;
-  const SplitCosts costs =
-      split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, model);
+  const SplitCosts costs = split_costs(a, {spec.rows, row_tile, spec.combines_tiles}, model);
   ProgramBuilder b("splits");
   const auto size = [&](std::optional<int> fixed, const char* name) {
     return fixed ? b.constant(*fixed, DType::i32) : b.scalar(name, DType::i32);

@@ -125,12 +125,6 @@ std::vector<Schedule> schedules_of_warps(const AttentionSpec& spec, const Target
   return schedules;
 }
 
-/// Whether the copy engine brings tiles of keys: of smaller pages it would take a box for every few keys.
-bool keys_lie_in_boxes(const AttentionSpec& spec) {
-  constexpr int least_keys_of_box = 8;
-  return !spec.paged() || spec.page_size % least_keys_of_box == 0;
-}
-
 /// The schedule, then every block on its own, fewer keys a tile, one block a multiprocessor with
 /// small tiles, and no warpgroups at all.
 std::vector<Schedule> with_safer(const Schedule& schedule, const AttentionSpec& spec,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "dsl/flashcore.h"
+#include "dsl/ir/op.h"
 
 namespace flashcore {
 
@@ -11,6 +12,11 @@ inline int round_up(int size, int step = 16) { return (size + step - 1) / step *
 
 /// The columns of a query or of a value, whichever has more.
 inline int widest(const AttentionSpec& spec) { return std::max(spec.head_dim, spec.value_dim()); }
+
+/// Whether the copy engine brings tiles of keys. Rows of other pages are copied by threads.
+inline bool keys_lie_in_boxes(const AttentionSpec& spec) {
+  return !spec.paged() || spec.page_size % ir::box_row_step == 0;
+}
 
 /// Whether a multiprocessor has room for so many blocks of so many bytes of shared memory.
 inline bool fit_in_shared(const Target& target, int blocks, int bytes) {

@@ -1,16 +1,18 @@
-"""Random decoding of sequences of different lengths on a GPU against double precision.
+"""Random decoding and prefill of sequences of different lengths on a GPU against double precision.
 
     python tests/gpu/decode_cases.py --cases 300 --seed 1
     python tests/gpu/decode_cases.py --seed 1 --only 137     # one case again
 
-Batches of a few query rows each, over keys in pages of every size or padded ones. What lies beyond
-a sequence is NaN, and so is every page that no sequence has; outputs start as NaN. An error may be
+Batches of a few query rows each or of many, over keys in pages of every size, padded or packed
+ones; packed query rows differ in number. What lies beyond a sequence is NaN, and so is every page
+that no sequence has; outputs start as NaN, and rows of no sequence have to stay so. An error may be
 twice that of the same attention computed in the 16-bit type, and 2e-3 besides.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 from dataclasses import dataclass, field
@@ -29,9 +31,10 @@ class Case:
     layout: str
     window: int  # 0: causal
     with_lse: bool
-    q_len: int
+    q_len: int  # of packed rows, the most
     batch: int
     lens: tuple[int, ...] = field(repr=False)
+    rows: tuple[int, ...] = field(repr=False)  # of each sequence
 
 
 def draw_lens(rng: random.Random, batch: int) -> tuple[int, ...]:
@@ -57,16 +60,27 @@ def draw_case(seed: int, number: int) -> Case:
         "heads": kv_heads * rng.choice((1, 2, 4, 8, 16)),
         "kv_heads": kv_heads,
         "head_dim": rng.choice((40, 64, 96, 128, 128, 192, 256)),
-        "page_size": rng.choice((0, 0, 1, 7, 16, 64, 128)),
+        "page_size": rng.choice((0, 0, 1, 7, 8, 16, 16, 24, 64, 128)),
         "dtype": rng.choice(("bf16", "f16")),
-        "layout": rng.choice(("bhsd", "bshd")),
+        "layout": rng.choice(("bhsd", "bshd", "thd", "thd")),
         "window": rng.choice((0, 0, rng.randint(1, 900))),
         "with_lse": rng.random() < 0.5,
-        "q_len": rng.choice((1, 1, 1, 2, 4, 7)),
+        "q_len": rng.choice((1, 1, 1, 2, 4, 7, 40, 300, 1000)),
     }
     rng = random.Random(f"{seed} case {number}")
-    batch = rng.choice((1, 2, 3, 5, 8, 17, 40, 70, 150))
-    return Case(**kernel, batch=batch, lens=draw_lens(rng, batch))
+    most = kernel["q_len"]
+    batch = rng.choice((1, 2, 3, 5, 8, 17, 40, 70, 150) if most < 40 else (1, 2, 5, 8, 11))
+    lens = draw_lens(rng, batch)
+    if most >= 40:
+        lens = tuple(min(length, 4000) for length in lens)
+    rows = [most] * batch
+    if kernel["layout"] == "thd":
+        kind = rng.choice(("equal", "any", "one chunk"))
+        chunk = rng.randrange(batch)
+        if kind != "equal":
+            rows = [rng.randint(0, most) if kind == "any" or b == chunk else min(most, 1)
+                    for b in range(batch)]  # fmt: skip
+    return Case(**kernel, batch=batch, lens=lens, rows=tuple(rows))
 
 
 def attention(
@@ -77,7 +91,7 @@ def attention(
     group = case.heads // case.kv_heads
     keys, values = (x.double().repeat_interleave(group, 0) for x in (k, v))
     scores = q.double() @ keys.transpose(1, 2) * case.head_dim**-0.5
-    row = torch.arange(case.q_len, device="cuda")[:, None] + length - case.q_len
+    row = torch.arange(q.shape[1], device="cuda")[:, None] + length - q.shape[1]
     key = torch.arange(length, device="cuda")[None, :]
     seen = key <= row
     if case.window:
@@ -128,15 +142,24 @@ def run(torch: Any, case: Case, seed: int) -> str | None:
     def make(*shape: int) -> Any:
         return torch.randn(shape, device="cuda", dtype=dtype)
 
-    q = make(case.batch, case.heads, case.q_len, case.head_dim)
+    q = [make(case.heads, n, case.head_dim) for n in case.rows]
     keys = [make(case.kv_heads, n, case.head_dim) for n in case.lens]
     values = [make(case.kv_heads, n, case.head_dim) for n in case.lens]
     lens = torch.tensor(case.lens, device="cuda", dtype=torch.int32)
     mask = fc.sliding_window(case.window, 0) if case.window else fc.causal()
-    turned = case.layout == "bshd"
-    query = q.transpose(1, 2).contiguous() if turned else q
-    out = torch.full_like(query, torch.nan)
-    given: dict[str, Any] = {"kv_lens": lens, "mask": mask, "layout": case.layout, "out": out}
+    given: dict[str, Any] = {"kv_lens": lens, "mask": mask, "layout": case.layout}
+    packed = case.layout == "thd"
+    starts = [0, *itertools.accumulate(case.rows)]
+    if packed:
+        query = torch.cat([*(one.transpose(0, 1) for one in q), make(3, case.heads, case.head_dim)])
+        given["cu_seqlens_q"] = torch.tensor(starts, device="cuda", dtype=torch.int32)
+        if case.batch % 3:
+            given["max_q_len"] = max(case.rows)
+    else:
+        query = torch.stack(q)
+        if case.layout == "bshd":
+            query = query.transpose(1, 2).contiguous()
+    out = given["out"] = torch.full_like(query, torch.nan)
     if case.page_size:
         k, table = paged(torch, case, keys)
         # The same order of pages, so that one table does.
@@ -145,24 +168,45 @@ def run(torch: Any, case: Case, seed: int) -> str | None:
             at = torch.arange(case.lens[b], device="cuda")
             v[table[b][at // case.page_size].long(), at % case.page_size] = own.transpose(0, 1)
         given["page_table"] = table
+        if case.batch % 2:
+            given["max_kv_len"] = max(case.lens)
+    elif packed:
+        del given["kv_lens"]
+        ends = [0, *itertools.accumulate(case.lens)]
+        given["cu_seqlens_k"] = torch.tensor(ends, device="cuda", dtype=torch.int32)
+        nobody = torch.full(
+            (2, case.kv_heads, case.head_dim), torch.nan, device="cuda", dtype=dtype
+        )
+        k, v = (torch.cat([*(one.transpose(0, 1) for one in x), nobody]) for x in (keys, values))
     else:
         k, v = (padded(torch, case, x) for x in (keys, values))
-        k, v = (x.transpose(1, 2).contiguous() if turned else x for x in (k, v))
+        if case.layout == "bshd":
+            k, v = (x.transpose(1, 2).contiguous() for x in (k, v))
     found = fc.attention(query, k, v, return_lse=case.with_lse, **given)
-    lse = found[1] if case.with_lse else None
-    result = (out.transpose(1, 2) if turned else out).double()
+    every_lse = found[1] if case.with_lse else None
+    if packed and not out[starts[-1] :].isnan().all():
+        return "rows that belong to no sequence are written"
+    turned = case.layout != "bhsd"
     for b, length in enumerate(case.lens):
+        at = slice(starts[b], starts[b + 1])
+        result = (out[at] if packed else out[b]).double()
+        result = result.transpose(0, 1) if turned else result
+        lse = None
+        if every_lse is not None:
+            lse = every_lse[:, at] if packed else every_lse[b]
+        if not case.rows[b]:
+            continue
         inputs = q[b], keys[b], values[b]
         exact, exact_lse = attention(torch, case, length, *inputs, torch.float64)
         plain, _ = attention(torch, case, length, *inputs, dtype)
-        off, allowed = (result[b] - exact).abs().max(), 2 * (plain - exact).abs().max() + 2e-3
+        off, allowed = (result - exact).abs().max(), 2 * (plain - exact).abs().max() + 2e-3
         if not off <= allowed:
             return f"sequence {b} of {length} keys is off by {off:.3g}, allowed {allowed:.3g}"
         if lse is not None:
             hidden = exact_lse == -torch.inf
-            if not (lse[b][hidden] == -torch.inf).all():
+            if not (lse[hidden] == -torch.inf).all():
                 return f"the lse of sequence {b} of {length} keys is not -inf where no key is seen"
-            apart = (lse[b].double() - exact_lse)[~hidden].abs()
+            apart = (lse.double() - exact_lse)[~hidden].abs()
             if apart.numel() and not apart.max() <= 1e-3:
                 return f"the lse of sequence {b} of {length} keys is off by {apart.max():.3g}"
     return None

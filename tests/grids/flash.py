@@ -233,8 +233,8 @@ def _varlen(
             return fc.attention(
                 q, k, v, layout="thd", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, **_made(given)
             )
-        held = (k, v) if not page else tuple(
-            _paged(arrays, x, starts[1], page, dtype) for x in (k, v)
+        held = (
+            (k, v) if not page else tuple(_paged(arrays, x, starts[1], page, dtype) for x in (k, v))
         )
         table = arrays.array(_table(keys, page), "i32") if page else None
         return flash_attn.flash_attn_varlen_func(

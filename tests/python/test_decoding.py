@@ -323,7 +323,9 @@ def test_what_pages_need_is_said(rng):
         "attention with page_table and without kv_lens: a table of pages does not say where a "
         "sequence ends"
     )
-    assert refusal(cu_seqlens_q=lens).startswith("calling attention_forward: cu_seqlens_q was given")
+    assert refusal(cu_seqlens_q=lens).startswith(
+        "calling attention_forward: cu_seqlens_q was given"
+    )
     assert "sequence 0 has length 20, and what page_table has room for is 16" in refusal(
         max_kv_len=16
     )

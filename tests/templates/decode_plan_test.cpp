@@ -126,8 +126,7 @@ TEST(DecodePlan, SequencesWithoutKeysHaveASplitEach) {
 // What says how long they are differs, and plans do not.
 TEST(DecodePlan, PackedSequencesHaveThePlansOfPaddedOnes) {
   DecodeSpec spec = balanced();
-  const Launch launch{
-      .kv_lens = {300, 9000, 0, 70, 2000}, .splits = 60, .q_lens = {1, 5, 1, 0, 2}};
+  const Launch launch{.kv_lens = {300, 9000, 0, 70, 2000}, .splits = 60, .q_lens = {1, 5, 1, 0, 2}};
   const Plan padded = plan(launch, spec);
   spec.attention.layout = TensorLayout::thd;
   spec.attention.page_size = 16;

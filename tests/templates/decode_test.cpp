@@ -52,7 +52,8 @@ void expect_right(DecodeSpec spec, DecodeRun problem, bool all_schedules = false
     if (spec.rows != DecodeRows::packed && target.name != "sm_80" && target.name != "sm_90a")
       continue;
     SCOPED_TRACE(fmt::format("{}: {} rows, {} keys, {} splits, pages of {}", target.name,
-                             problem.q_len, problem.kv_len, problem.splits, spec.attention.page_size));
+                             problem.q_len, problem.kv_len, problem.splits,
+                             spec.attention.page_size));
     spec.attention.dtype = target.bf16 ? DType::bf16 : DType::f16;
     const auto kernels = decode_kernels(spec, target, problem.q_len, all_schedules);
     if (!have_run.insert(text_of(kernels)).second) continue;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from .. import _core, arguments
 from ..arrays import is_torch_tensor, stored_dtype, without_repeats
 from ..errors import SpecError
 from ..kernels.attention_kernel import AttentionKernel
-from ..kernels.just_in_time import default_target, jit
+from ..kernels.just_in_time import jit
 from ..pytorch import seam as torch_seam
 from ..pytorch.tensors import corner_of_bias, is_special, products_of
 from ..specs.expression import (

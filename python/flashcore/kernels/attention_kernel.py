@@ -299,7 +299,9 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
             sequences = 1 if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
             if dispatch is None or not dispatch.try_launch(every, scalars, stream, longest):
                 self._fitting.check(q, k, arrays, sequences, max_q_len)
-                probes = self._launch_closely(every, scalars, stream, with_lse, sequences, page_table)
+                probes = self._launch_closely(
+                    every, scalars, stream, with_lse, sequences, page_table
+                )
             if return_lse:
                 return (out, lse) if probes is None else (out, lse, probes)
             return out if probes is None else (out, probes)

@@ -35,8 +35,10 @@ class Fitting:
         """Raises SpecError for the first array whose shape does not fit; `sequences` is how many
         lie packed in arrays of layout "thd"."""
         packed = self._spec.layout == "thd"
-        if not self._ruled or len(q.shape) != (3 if packed else 4) or (
-            len(k.shape) != (4 if self._spec.page_size else len(q.shape))
+        if (
+            not self._ruled
+            or len(q.shape) != (3 if packed else 4)
+            or (len(k.shape) != (4 if self._spec.page_size else len(q.shape)))
         ):
             return  # the launch says so
         sizes = _sizes(self._spec, q, k, sequences, max_q_len)

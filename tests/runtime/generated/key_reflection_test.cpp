@@ -348,7 +348,8 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
 TEST(KeyReflection, EveryFieldOfASpecMakesAnotherKernelSomewhere) {
   const AttentionSpec all;
   const auto& [head_dim, head_dim_v, heads, kv_heads, dtype, products, mask, score, sink, layout,
-               lse, q_lens, kv_lens, page_size, large_scores, deterministic, batch, q_len, kv_len] = all;
+               lse, q_lens, kv_lens, page_size, large_scores, deterministic, batch, q_len, kv_len] =
+      all;
   static_cast<void>(head_dim);
   const Values values{
       {"head_dim", {32, 96}},

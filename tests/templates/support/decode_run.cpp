@@ -52,8 +52,7 @@ class Definition {
                              {"pages", pages_ * p_.batch},
                              {"max_pages", pages_ + 1}},
                  .values = given};
-    const std::int32_t room =
-        spec_.page_size ? (pages_ + 1) * spec_.page_size : p_.kv_len;
+    const std::int32_t room = spec_.page_size ? (pages_ + 1) * spec_.page_size : p_.kv_len;
     const std::map<std::string, std::int32_t> numbers{
         {"most_rows", p_.q_len}, {"most_keys", room}, {"head_blocks", p_.kv_heads},
         {"row_tiles", 1},        {"block_slots", 4},  {"splits", p_.splits}};
