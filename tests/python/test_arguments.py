@@ -132,8 +132,8 @@ CASES = {
         'SpecError: the field "headdim" of an attention spec\n'
         "  why: there is no such field\n"
         '  try: "head_dim" is close; the fields are head_dim, head_dim_v, heads, kv_heads, dtype, '
-        "products, mask, score, sink, layout, lse, q_lens, kv_lens, large_scores, deterministic, "
-        "batch, q_len, kv_len",
+        "products, mask, score, sink, layout, lse, q_lens, kv_lens, page_size, large_scores, "
+        "deterministic, batch, q_len, kv_len",
     ),
     "no head_dim": (
         fc.AttentionSpec,

@@ -70,12 +70,13 @@ def lengths(
         return _NONE
     room = 0
     if spec.page_size is not None:
+        page_table = _int32("page_table", page_table)
         given["page_table"] = page_table = _seen_of(page_table, spec.page_size, max_kv_len)
         room = page_table.shape[1] * spec.page_size
-        check_lengths("kv_lens", kv_lens, room, "what page_table has room for")
+        check_lengths("kv_lens", _int32("kv_lens", kv_lens), room, "what page_table has room for")
     elif spec.kv_lens:
         at = -2 if spec.layout == "bhsd" else -3
-        check_lengths("kv_lens", kv_lens, k.shape[at], "the length of k")
+        check_lengths("kv_lens", _int32("kv_lens", kv_lens), k.shape[at], "the length of k")
     if not packed:
         arrays = tuple(_int32(name, given[name]) for name in needed)
         if spec.q_lens:
@@ -89,8 +90,7 @@ def lengths(
     # No sequence has more rows than all of them: blocks for more would have nothing to do.
     longest = q.shape[0] if max_q_len is None else min(max_q_len, q.shape[0])
     if paged:
-        arrays = _int32("page_table", page_table), starts, _int32("kv_lens", kv_lens)
-        return Lengths(arrays, (longest,), room)
+        return Lengths((page_table, starts, kv_lens), (longest,), room)
     keys = starts if cu_seqlens_k is None else _int32("cu_seqlens_k", cu_seqlens_k)
     check_starts("cu_seqlens_q" if keys is starts else "cu_seqlens_k", keys, k.shape[0], "k")
     if max_kv_len is not None:
