@@ -237,6 +237,18 @@ TEST(Programs, GatherThroughATable) {
                {{.extents = {{"B", 3}, {"P", 5}, {"N", 20}}, .spread = {{"table", 5}}}});
 }
 
+TEST(Programs, BlocksOfARowLeaveBehindTheEndOfTheirSegment) {
+  const KernelSource source = generate(rows_of_groups(), schedule_of({}, 1), find_target("sm_80"));
+  for (const std::vector<double>& starts :
+       {std::vector<double>{0, 3, 3, 11}, {0, 0, 0, 0}, {0, 1, 1, 14}}) {
+    KernelRun run(rows_of_groups(),
+                  {.extents = {{"R", 14}, {"G", 3}}, .values = {{"starts", starts}}});
+    const EmulationReport report = run.emulate(source);
+    EXPECT_EQ(run.compare(), "");
+    EXPECT_EQ(report.outputs[0].unwritten, (14 - starts.back()) * 32);
+  }
+}
+
 TEST(Programs, RowsOverTwoDimensionsAndColumnsThroughPages) {
   for (const auto& [page_size, dim] : {std::pair{1, 16}, {4, 64}, {16, 96}, {32, 128}})
     for (const int stages : {1, 3})

@@ -245,6 +245,19 @@ Program gather() {
   return b.finish();
 }
 
+Program rows_of_groups() {
+  ProgramBuilder b("rows_of_groups");
+  const Axis row = b.parallel("row", named("R")), d = b.whole("d", 32);
+  const Tensor x = b.input("x", DType::f32, {named("R"), 32});
+  const Tensor starts = b.input("starts", DType::i32, {named("G") + 1});
+  const Tensor scales = b.input("scales", DType::f32, {named("G")});
+  const Tensor y = b.output("y", DType::f32, {named("R"), 32});
+  b.segment(row, 0, load(starts(length(starts, 0) - 1)));
+  const Tile group = searchsorted(starts, index(row)) - 1;
+  store(y(row, d), load(x(row, d)) * load(scales(group)));
+  return b.finish();
+}
+
 Program paged_products(int page_size, int dim, bool left_in_registers, int heads) {
   ProgramBuilder b("paged_products");
   const Axis batch = b.parallel("batch", named("B"));

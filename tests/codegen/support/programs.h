@@ -38,6 +38,8 @@ Program integers();
 Program totals();
 /// y = x[row of a table], a tile a block, read through a scalar load.
 Program gather();
+/// y[i, :] = x[i, :] * scales[the group of row i], a block a row. Rows behind the last group stay as they are.
+Program rows_of_groups();
 /// s = the sums of the rows of q k^T up to a row's own position: rows are those of the three heads of
 /// q beside its positions, and columns come through a table of pages.
 Program paged_products(int page_size, int dim, bool left_in_registers = false, int heads = 3);

@@ -73,6 +73,12 @@ TEST(Verify, RaggedAxes) {
             "axis rows is whole and ragged\n"
             "  why: a tile along it has as many elements in every block\n"
             "  try: use tiles, parallel_tiles or parallel");
+  // Of positions: those from 0 on.
+  const std::string places = "axis rows: parallel N ragged\n";
+  EXPECT_EQ(ragged(places, place).substr(0, 200),
+            "invalid operation: segment %begin, %end along rows\n  at:  t:15\n"
+            "  why: the segment of rows, an axis of positions, does not begin at 0\n"
+            "  try: begin it at 0, and add to index(axis)");
   EXPECT_EQ(ragged(rows, ""),
             "invalid operation: %x = load x[rows, d] : f32[rows, d]\n  at:  t:15\n"
             "  why: rows is used before its segment is set\n  try: set the segment of rows at the "
