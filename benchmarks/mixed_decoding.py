@@ -69,10 +69,7 @@ def times(
         if peer:
             runs[1].append(peer.call(q, k, v, table, lens))
     contenders = [(lambda which, own=own: own[which]()) for own in runs if own]
-    # Clocks fall while inputs are made, and take some tenths of a second to rise.
-    square = make(8192, 8192)
-    for _ in range(200):
-        torch.mm(square, square)
+    timer.warm_up()
     with torch.no_grad():
         return [1000 * t for t in timer.interleaved(contenders, 100, sets)]
 

@@ -118,10 +118,7 @@ def times(
             off = (own[0]().float() - wanted).abs().max().item()
             if not off <= TOLERANCE:
                 raise SystemExit(f"{heads}/{kv_heads}, {batch[0]}: outputs differ by {off:.3g}")
-        # Clocks fall while inputs are made, and take some tenths of a second to rise.
-        square = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-        for _ in range(100):
-            torch.mm(square, square)
+        timer.warm_up()
         contenders = [(lambda which, own=own: own[which]()) for own in runs]
         found = [1000 * t for t in timer.interleaved(contenders, 60, len(sets))]
     return found[0], found[1], min(found[2:], default=math.nan)

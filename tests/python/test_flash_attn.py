@@ -122,16 +122,20 @@ def test_one_number_says_how_much_every_cache_holds_and_padding_on_the_left_is_h
     assert_close(out, None, q, k[:, :30], v[:, :30], layout="bshd", mask=seen)
 
 
+def in_pages(rng, *arrays, size=16):
+    """The rows of each array in pages, in no order, and the table of all of them."""
+    each = -(-arrays[0].shape[1] // size)
+    table = rng.permutation(BATCH * each).reshape(BATCH, each).astype(np.int32)
+    caches = [np.zeros((BATCH * each, size, *x.shape[2:]), x.dtype) for x in arrays]
+    for cache, array in zip(caches, arrays, strict=True):
+        for b, at in np.ndindex(array.shape[:2]):
+            cache[table[b, at // size], at % size] = array[b, at]
+    return caches, table
+
+
 def test_a_cache_in_pages(rng):
     q, k, v = drawn(rng, q_len=1)
-    pages, each = 16, -(-k.shape[1] // 16)
-    table = rng.permutation(BATCH * each).reshape(BATCH, each).astype(np.int32)
-    caches = []
-    for array in (k, v):
-        cache = np.zeros((BATCH * each, pages, *array.shape[2:]), array.dtype)
-        for b, at in np.ndindex(array.shape[:2]):
-            cache[table[b, at // pages], at % pages] = array[b, at]
-        caches.append(cache)
+    caches, table = in_pages(rng, k, v)
     lens = np.full(BATCH, 20, np.int32)
     out = fa.flash_attn_with_kvcache(q, *caches, cache_seqlens=lens, block_table=table)
     assert_close(out, None, q, k[:, :20], v[:, :20], layout="bshd")
@@ -146,14 +150,7 @@ def test_a_cache_in_pages(rng):
 def test_packed_rows_over_a_cache_in_pages(rng):
     """As servers call it: rows of prefill and of decoding packed, keys in pages."""
     q, k, v = drawn(rng, q_len=5)
-    size, each = 16, -(-k.shape[1] // 16)
-    table = rng.permutation(BATCH * each).reshape(BATCH, each).astype(np.int32)
-    caches = []
-    for array in (k, v):
-        cache = np.zeros((BATCH * each, size, *array.shape[2:]), array.dtype)
-        for b, at in np.ndindex(array.shape[:2]):
-            cache[table[b, at // size], at % size] = array[b, at]
-        caches.append(cache)
+    caches, table = in_pages(rng, k, v)
     rows, lens = np.array([5, 1]), np.array([k.shape[1], 20], np.int32)
     packed = np.concatenate([q[b, : rows[b]] for b in range(BATCH)])
     starts, ends = (np.cumsum([0, *n]).astype(np.int32) for n in (rows, lens))
