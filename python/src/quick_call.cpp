@@ -22,6 +22,15 @@ PyObject* run_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t 
   return call == nullptr ? nullptr : call->run(arguments, count);
 }
 
+/// A length, if one is given. False where it is none.
+bool read_whole(PyObject* given, std::int64_t& length) {
+  if (given == Py_None) return true;
+  if (!PyLong_CheckExact(given)) return false;
+  length = PyLong_AsLongLong(given);
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  return length >= 0 && length <= std::numeric_limits<int>::max();
+}
+
 bool is_dense(const TensorView& view) {
   std::int64_t dense = 1;
   for (int dim = view.rank - 1; dim >= 0; --dim) {
@@ -40,7 +49,9 @@ QuickCall::QuickCall(py::object plain, py::object with_lse, Fixed fixed)
   const AttentionSpec& spec = (dispatches_[0] ? dispatches_[0] : dispatches_[1])->spec();
   is_packed_ = spec.packed();
   has_heads_first_ = spec.layout == TensorLayout::bhsd;
+  page_size_ = spec.page_size;
   takes_[at_page_table] = spec.paged();
+  takes_[at_longest_keys] = is_packed_ || spec.paged();
   takes_[at_starts] = takes_[at_longest] = is_packed_;
   takes_[at_key_starts] = is_packed_ && !spec.paged();
   takes_[at_q_lens] = spec.q_lens;
@@ -123,20 +134,18 @@ bool QuickCall::read_lengths(PyObject* const* arguments, ArrayReader& reader,
                              Lengths& lengths) const {
   for (int at = at_starts; at < at_return_lse; ++at)
     if (arguments[at] != Py_None && !takes_[at]) return false;
+  std::int64_t longest_keys = -1;
+  if (!read_whole(arguments[at_longest_keys], longest_keys)) return false;
   for (const int at : {at_page_table, at_starts, at_key_starts, at_q_lens, at_kv_lens}) {
     if (!takes_[at]) continue;
     const bool is_same = at == at_key_starts && arguments[at] == Py_None;
     TensorView& view = lengths.arrays.push({});
     if (!reader.read_plainly(arguments[is_same ? at_starts : at], view)) return false;
     if (view.dtype != DType::i32) return false;
+    if (at == at_page_table && longest_keys >= 0 && view.rank == 2)
+      view.shape[1] = std::min(view.shape[1], (longest_keys + page_size_ - 1) / page_size_);
   }
-  PyObject* const longest = arguments[at_longest];
-  if (longest == Py_None) return true;
-  if (!PyLong_CheckExact(longest)) return false;
-  lengths.longest = PyLong_AsLongLong(longest);
-  const bool fits = lengths.longest >= 0 && lengths.longest <= std::numeric_limits<int>::max();
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
-  return fits;
+  return read_whole(arguments[at_longest], lengths.longest);
 }
 
 std::optional<float> QuickCall::scale_of(PyObject* scale) const {

@@ -33,7 +33,7 @@ class QuickCall {
   QuickCall(pybind11::object plain, pybind11::object with_lse, Fixed fixed);
 
   /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
-  /// kv_lens, page_table, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
+  /// kv_lens, page_table, max_kv_len, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
   /// and nothing was done, where there is more to do than a launch or something is wrong.
   static pybind11::object function(QuickCall call);
 
@@ -55,6 +55,7 @@ class QuickCall {
     at_q_lens,
     at_kv_lens,
     at_page_table,
+    at_longest_keys,
     at_return_lse,
     argument_count
   };
@@ -66,7 +67,8 @@ class QuickCall {
 
   pybind11::object call(PyObject* const* arguments);
   std::optional<float> scale_of(PyObject* scale) const;
-  /// False where a call gives lengths that the spec does not take, or lacks those that it takes.
+  /// False where a call gives lengths that the spec does not take, or lacks those that it takes. The
+  /// most keys of a sequence cut a table of pages; gradients alone need them otherwise.
   bool read_lengths(PyObject* const* arguments, ArrayReader& reader, Lengths& lengths) const;
   pybind11::object output_for(pybind11::handle q, const TensorView& view) const;
   /// [..., heads, rows], of a q of three dimensions or more.
@@ -76,6 +78,7 @@ class QuickCall {
   std::array<KernelDispatch*, 2> dispatches_{};
   Fixed fixed_;
   bool is_packed_ = false, has_heads_first_ = false;
+  int page_size_ = 0;
   std::array<bool, argument_count> takes_{};  ///< lengths
 };
 

@@ -23,17 +23,15 @@ struct Callable {
 
 constexpr std::size_t positional = 3;  // q, k, v
 /// In the order of QuickCall's arguments.
-constexpr std::array<const char*, 10> passed_on{
-    "out",       "scale",  "stream",  "cu_seqlens_q", "cu_seqlens_k",
-    "max_q_len", "q_lens", "kv_lens", "page_table",   "return_lse"};
+constexpr std::array<const char*, 11> passed_on{
+    "out",    "scale",   "stream",     "cu_seqlens_q", "cu_seqlens_k", "max_q_len",
+    "q_lens", "kv_lens", "page_table", "max_kv_len",   "return_lse"};
 /// Keywords of which this value asks for nothing.
 struct Ignored {
   const char* name;
   bool is_false, is_none;
 };
-constexpr std::array<Ignored, 3> ignored{
-    {{"captured", false, true}, {"checked", true, true}, {"max_kv_len", false, true}}};
-constexpr std::size_t at_starts = 3, at_longest_keys = passed_on.size() + 2;
+constexpr std::array<Ignored, 2> ignored{{{"captured", false, true}, {"checked", true, true}}};
 
 using Names = std::array<PyObject*, passed_on.size() + ignored.size()>;
 using Arguments = std::array<PyObject*, positional + passed_on.size()>;
@@ -58,7 +56,6 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
   std::fill(arguments.begin() + positional, arguments.end(), Py_None);
   arguments.back() = Py_False;  // return_lse
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
-  bool has_longest_keys = false;  // max_kv_len, which the gradients of packed sequences need
   for (Py_ssize_t i = 0; i < named; ++i) {
     PyObject* const value = given[positional + static_cast<std::size_t>(i)];
     const auto found =
@@ -69,16 +66,10 @@ bool read(PyObject* const* given, std::size_t count, PyObject* keywords, Argumen
       continue;
     }
     if (at == names().size()) return false;
-    if (at == at_longest_keys && PyLong_CheckExact(value)) {
-      has_longest_keys = true;
-      continue;
-    }
     const Ignored& keyword = ignored[at - passed_on.size()];
     if (!(keyword.is_false && value == Py_False) && !(keyword.is_none && value == Py_None))
       return false;
   }
-  // A call without packed sequences has to refuse it.
-  if (has_longest_keys && arguments[positional + at_starts] == Py_None) return false;
   return arguments.back() == Py_True || arguments.back() == Py_False;
 }
 

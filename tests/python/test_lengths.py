@@ -118,7 +118,7 @@ def test_refusals():
     assert refusal(cu_seqlens_q=cu, q_lens=cu) == (
         "calling attention_forward\n"
         '  why: q_lens was given, and the spec has layout = "thd", q_lens = False, '
-        "kv_lens = False\n"
+        "kv_lens = False, page_size = None\n"
         "  try: leave it out: cu_seqlens_q and cu_seqlens_k say the lengths"
     )
     assert refusal(cu_seqlens_q=cu, max_q_len=-1) == (

@@ -10,7 +10,8 @@ import fake_framework
 import flashcore as fc
 from reference import assert_close, random
 
-NO_LENGTHS = (None,) * 5  # cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens
+# cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens, kv_lens, page_table, max_kv_len
+NO_LENGTHS = (None,) * 7
 NO_LSE = False
 BIAS = np.linspace(-1, 1, 40, dtype=np.float32)
 
@@ -132,11 +133,14 @@ LENGTHS = fake_framework.Exchange(np.array([30], np.int32))
 @pytest.mark.parametrize(
     ("fields", "lengths"),
     [
-        ({"kv_lens": True}, [None, None, None, None, LENGTHS]),  # its numbers are checked first
+        # Its numbers are checked first.
+        ({"kv_lens": True}, [None, None, None, None, LENGTHS, None, None]),
         ({"kv_lens": True}, NO_LENGTHS),
-        ({"kv_lens": True}, [None, None, None, LENGTHS, LENGTHS]),
-        ({}, [LENGTHS, None, None, None, None]),
-        ({}, [None, None, 30, None, None]),
+        ({"kv_lens": True}, [None, None, None, LENGTHS, LENGTHS, None, None]),
+        ({"kv_lens": True}, [None, None, None, None, LENGTHS, LENGTHS, None]),
+        ({}, [LENGTHS, None, None, None, None, None, None]),
+        ({}, [None, None, 30, None, None, None, None]),
+        ({}, [None, None, None, None, None, None, 30]),
     ],
 )
 def test_lengths_that_the_call_has_to_look_at(arrays, fields, lengths):
@@ -147,7 +151,7 @@ def test_lengths_that_the_call_has_to_look_at(arrays, fields, lengths):
 
 NOTHING = {"captured": None, "cu_seqlens_q": None, "max_q_len": None, "kv_lens": None,
            "max_kv_len": None}  # fmt: skip
-NONE = (*(None,) * 8, NO_LSE)
+NONE = (*(None,) * 10, NO_LSE)
 
 
 @pytest.fixture
@@ -171,15 +175,15 @@ def test_calls_that_ask_for_no_more_go_past_python(arrays, noted):
     assert kernel(q, k, v, checked=None) == "past Python"
     assert kernel(q, k, v, return_lse=True) == "past Python"
     assert kernel(q, k, v, kv_lens=1, q_lens=2, cu_seqlens_k=3, cu_seqlens_q=4, max_q_len=5)
-    assert kernel(q, k, v, cu_seqlens_q=4, max_kv_len=5)  # which its gradients ask for
+    assert kernel(q, k, v, cu_seqlens_q=4, max_kv_len=5, page_table=6)
     assert calls == [
         (q, k, v, *NONE),
         (q, k, v, out, 0.5, 7, *NO_LENGTHS, NO_LSE),
         (q, k, v, *NONE),
         (q, k, v, *NONE),
         (q, k, v, *NONE[:-1], True),
-        (q, k, v, None, None, None, 4, 3, 5, 2, 1, NO_LSE),
-        (q, k, v, None, None, None, 4, None, None, None, None, NO_LSE),
+        (q, k, v, None, None, None, 4, 3, 5, 2, 1, None, None, NO_LSE),
+        (q, k, v, None, None, None, 4, None, None, None, None, 6, 5, NO_LSE),
     ]
 
 
