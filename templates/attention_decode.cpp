@@ -186,8 +186,13 @@ Program attention_decode_combine(const DecodeSpec& decode) {
       const Tensor starts = b.input("cu_seqlens_q", DType::i32, {t.batch_size + 1});
       // Rows behind the last sequence belong to none.
       b.segment(row, 0, load(starts(length(starts, 0) - 1)));
-      t.own_sequence = (searchsorted(starts, index(row)) - 1).named("sequence");
-      own_row = index(row) - load(starts(t.own_sequence));
+      // Whatever the starts are, nothing is read outside the tensors.
+      const auto within = [](const Tile& number, const Tile& count) {
+        return minimum(maximum(number, 0), count - 1);
+      };
+      const Tile found = searchsorted(starts, index(row)) - 1;
+      t.own_sequence = within(found, length(starts, 0) - 1).named("sequence");
+      own_row = within(index(row) - load(starts(t.own_sequence)), length(in.maxima, 2));
     }
     const Axis splits = b.tiles("splits", Extent("splits"));
     if (decode.balances) SplitPlan(t).place_splits(splits);

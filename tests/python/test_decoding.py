@@ -204,6 +204,17 @@ def pages_of(rng, array, page_size):
     return pages, table
 
 
+@pytest.mark.parametrize(("starts", "longest"), [((0, 3, 4), 1), ((2, 3, 9), 4), ((0, 4, 2), 4)])
+def test_wrong_starts_of_packed_rows_read_nothing_outside(rng, starts, longest):
+    """As a GPU has them, which nobody checks; the emulator says where an access lies outside."""
+    kernel = shipped(head_dim=64, heads=2, kv_heads=1, layout="thd", mask=fc.causal())
+    q, k = random(rng, (6, 2, 64), "bf16"), random(rng, (300, 1, 64), "bf16")
+    keys = np.array([0, 200, 300], np.int32)
+    every = q, k, k, np.zeros_like(q), np.array(starts, np.int32), keys
+    numbers = {"scale": 0.125, "max_q_len": longest}
+    launch(kernel, ("packed", 16, False, True), every, False, **numbers)
+
+
 def packed_pages(rng, starts, page_size, *arrays):
     """The same of packed sequences [total, heads, dim], and one table for all arrays."""
     counts = -(-np.diff(starts) // page_size)
