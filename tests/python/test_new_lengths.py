@@ -363,7 +363,7 @@ def numbers(count, dtype=np.int32):
 lens, starts = numbers(2), numbers(3)
 
 def quickly(kernel, q, k, v, out, *lengths):
-    return kernel._quick(q, k, v, out, None, None, *lengths, False) is out
+    return kernel._quick(q, k, v, out, None, None, *lengths, None, None, False) is out
 
 padded = fc.jit(fc.AttentionSpec(**fields, q_lens=True, kv_lens=True), target="sm_90a")
 x = arrays(2, 4, 64, 128)
