@@ -21,6 +21,7 @@ import gpu_timing  # noqa: E402
 import hopper  # noqa: E402
 import mixed_decoding  # noqa: E402
 import packed  # noqa: E402
+import paged_prefill  # noqa: E402
 import random_problems  # noqa: E402
 import schedule_choice  # noqa: E402
 from contest import peer_runs, row_of  # noqa: E402
@@ -68,6 +69,7 @@ def test_compile_times_a_cold_and_a_warm_kernel(tmp_path: Path) -> None:
         "linear_attention.py",
         "matmul.py",
         "mixed_decoding.py",
+        "paged_prefill.py",
         "orderings.py",
         "packed.py",
         "random_problems.py",
@@ -81,6 +83,12 @@ def test_without_a_gpu_a_script_says_so(script: str) -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("this benchmark needs")
     assert "Traceback" not in done.stderr
+
+
+def test_products_over_pages_are_those_that_a_causal_mask_leaves() -> None:
+    for batch in ([(3, 5)], [(1, 4), (4, 4)]):
+        seen = sum(k - q + 1 + row for q, k in batch for row in range(q))
+        assert paged_prefill.products(2, batch) == 4 * 2 * paged_prefill.HEAD_DIM * seen
 
 
 def test_mixed_lengths_have_the_mean_that_is_asked_for() -> None:
