@@ -135,9 +135,9 @@ void AttentionTensors::declare_page_table() {
 Tile AttentionTensors::load_keys(const Tensor& keys, const Index& kv_head, Axis cols,
                                  const Index& columns, const Tile& begin) const {
   if (!spec->paged()) return load(at(keys, kv_head, cols, columns));
-  const Tile place = begin.owner() ? index(cols) + begin : index(cols);
-  const Tile page = gather(page_table, {sequence(), place / spec->page_size}).named("page");
-  return load(keys(page, place % spec->page_size, kv_head, columns));
+  const Tile key = begin.owner() ? index(cols) + begin : index(cols);
+  const Tile page = gather(page_table, {sequence(), key / spec->page_size}).named("page");
+  return load(keys(page, key % spec->page_size, kv_head, columns));
 }
 
 Tile AttentionTensors::longest_keys(const Tensor& keys) const {
