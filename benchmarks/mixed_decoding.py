@@ -21,6 +21,7 @@ from typing import Any
 
 from flashinfer_peer import FlashInfer, find_flashinfer
 from gpu_timing import Timer, machine, require_gpu
+from report import mean_and_least
 
 HEAD_DIM, PAGE = 128, 64
 # heads, kv_heads, batch, keys in the mean
@@ -90,7 +91,7 @@ def main() -> None:
         "| heads, batch, mean | lengths | longest | FlashCore, us | TB/s | FlashInfer, us | ratio |"
     )
     print("|---|---|---:|---:|---:|---:|---:|")
-    logs = []
+    ratios: list[float] = []
     for heads, kv_heads, batch, mean in QUICK if given.quick else BATCHES:
         for kind in KINDS:
             lens = lengths_of(kind, batch, mean)
@@ -99,12 +100,11 @@ def main() -> None:
             cells = [f"{heads}/{kv_heads}, {batch}, {mean}", kind, f"{max(lens)}", f"{mine:.1f}",
                      f"{speed:.2f}", *(f"{t:.1f}" for t in theirs or [math.nan]),
                      *(f"{t / mine:.2f}" for t in theirs or [math.nan])]  # fmt: skip
-            logs += [math.log(t / mine) for t in theirs]
+            ratios += [t / mine for t in theirs]
             print(f"| {' | '.join(cells)} |", flush=True)
             torch.cuda.empty_cache()
-    if logs:
-        print(f"FlashInfer over FlashCore: {math.exp(sum(logs) / len(logs)):.2f} in the mean, "
-              f"{math.exp(min(logs)):.2f} at the least")  # fmt: skip
+    if found := mean_and_least(ratios):
+        print("FlashInfer over FlashCore: {:.2f} in the mean, {:.2f} at the least".format(*found))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 from flashinfer_peer import FlashInfer, find_flashinfer
 from gpu_timing import Timer, machine, require_gpu
 from options import numbers
+from report import mean_and_least
 
 HEAD_DIM, TOLERANCE = 128, 2e-2
 HEADS = [(32, 8), (8, 1), (16, 16)]
@@ -140,7 +141,7 @@ def main() -> None:
     print("| heads | batch | pages of | FlashCore, us | TFLOPS | packed keys, us "
           "| FlashInfer, us | ratio |")  # fmt: skip
     print("|---|---|---:|---:|---:|---:|---:|---:|")
-    logs = []
+    ratios = []
     for heads, kv_heads in HEADS[:1] if given.quick else HEADS:
         for name, batch in BATCHES.items():
             if given.quick and name not in QUICK:
@@ -148,14 +149,13 @@ def main() -> None:
             for size in given.pages:
                 mine, dense, theirs = times(torch, timer, peer, heads, kv_heads, batch, size)
                 speed = products(heads, batch) / mine / 1e6
-                logs.append(math.log(theirs / mine))
+                ratios.append(theirs / mine)
                 cells = [f"{heads}/{kv_heads}", name, f"{size}", f"{mine:.1f}", f"{speed:.0f}",
                          f"{dense:.1f}", f"{theirs:.1f}", f"{theirs / mine:.2f}"]  # fmt: skip
                 print(f"| {' | '.join(cells)} |", flush=True)
                 torch.cuda.empty_cache()
-    if peer:
-        print(f"FlashInfer over FlashCore: {math.exp(sum(logs) / len(logs)):.2f} in the mean, "
-              f"{math.exp(min(logs)):.2f} at the least")  # fmt: skip
+    if peer and (found := mean_and_least(ratios)):
+        print("FlashInfer over FlashCore: {:.2f} in the mean, {:.2f} at the least".format(*found))
 
 
 if __name__ == "__main__":

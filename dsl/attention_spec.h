@@ -52,8 +52,8 @@ constexpr int most_split_dim = 256;
 ///
 /// Keys in pages, as servers keep them (PagedAttention, Kwon et al., arXiv:2309.06180): k and v are
 /// [pages, page_size, kv_heads, head_dim], and page_table, i32 [batch, max_pages], names the pages of
-/// each sequence in order. kv_lens says how many keys it has, also where its query rows are packed; what
-/// the table says beyond is not read.
+/// each sequence in order. kv_lens says how many keys it has, also where its query rows are packed;
+/// what the table says beyond has no effect.
 struct AttentionSpec {
   int head_dim = 0;    ///< 1 to 512, with another head_dim_v to 576
   int head_dim_v = 0;  ///< 0: head_dim

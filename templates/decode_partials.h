@@ -11,7 +11,8 @@
 namespace flashcore {
 
 /// f32 tensors over [batch, head, split, row]; without batch where sequences are packed, or splits are those
-/// of all sequences, whose rows then are those of a sequence. `values` have columns besides.
+/// of all sequences; with packed sequences the rows then are those of one sequence. `values` have columns
+/// besides.
 struct DecodePartials {
   const AttentionTensors& t;
   bool by_batch;

@@ -51,8 +51,8 @@ enum class TileScheduler : std::uint8_t {
 
 std::string_view name_of(TileScheduler scheduler);
 
-/// Rows of a box are a multiple of so many, where a tile comes in several: a box's place in shared
-/// memory begins with a period of the swizzle, which is that many lines.
+/// Where the copy engine brings a tile in several boxes, the rows of a box are a multiple of this: each
+/// box begins with a period of the swizzle in shared memory, which is that many lines.
 inline constexpr int box_row_step = 8;
 
 /// How what is issued gets into a slot of a channel.
@@ -102,10 +102,9 @@ struct Op {
   /// cluster_rank, owns_rows, convert: blocks of the cluster that split a loop, or get rows of a
   /// tile
   int blocks = 0;
-  bool acquires =
-      false;         ///< issue: waits for the slot itself, once its region has computed positions
-  int box_rows = 0;  ///< issue by tma: of each box, where a tile comes in several; else 0
-  int rank = 0;      ///< cluster_read: of the block whose value it is
+  bool acquires = false;  ///< issue: waits for its slot behind its region, which computes positions
+  int box_rows = 0;       ///< issue by tma: of each box, where a tile comes in several; else 0
+  int rank = 0;           ///< cluster_read: of the block whose value it is
   ReductionScope scope = ReductionScope::block;  ///< reductions, dot
   OpCode reduction{};                            ///< combine_partials: which reduction it finishes
   AxisLayout

@@ -49,7 +49,8 @@ class OpVerifier {
     if (op_.box_rows && op_.code != OpCode::issue)
       fail("only an issue has boxes", fmt::format("leave \"boxes of {} rows\" out", op_.box_rows));
     if (op_.acquires && (op_.code != OpCode::issue || !op_.body))
-      fail("only an issue with a region acquires its slot behind it", "leave \"acquiring\" out");
+      fail("only an issue whose region computes positions waits for its slot itself",
+           "leave \"acquiring\" out, and put an acquire in front of the issue");
     if (op_.fence && op_.code != OpCode::nest && op_.code != OpCode::dot)
       fail("only a nest or a product has a fence", "leave \"fence\" out");
     named();

@@ -33,8 +33,9 @@ class QuickCall {
   QuickCall(pybind11::object plain, pybind11::object with_lse, Fixed fixed);
 
   /// A function of Python: (q, k, v, out, scale, stream, cu_seqlens_q, cu_seqlens_k, max_q_len, q_lens,
-  /// kv_lens, page_table, max_kv_len, return_lse) as a call has them, to the output, or to that and the log-sum-exp; or to None,
-  /// and nothing was done, where there is more to do than a launch or something is wrong.
+  /// kv_lens, page_table, max_kv_len, return_lse) as a call has them, to the output, or to that and the
+  /// log-sum-exp; or to None, and nothing was done, where there is more to do than a launch or something
+  /// is wrong.
   static pybind11::object function(QuickCall call);
 
   /// A new reference; null with Python's error set where the launch fails.

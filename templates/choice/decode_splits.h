@@ -59,8 +59,9 @@ DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& bloc
                              const AttentionProblem& problem, std::int64_t keys,
                              std::int64_t multiprocessors);
 /// Whether the splits of a problem's sequences are balanced, where a call has them at all: they may differ in
-/// length, and are enough for that to weigh more than a plan costs. Of packed ones all have few rows: sums of
-/// each split have room for those of the longest sequence.
+/// length, and are enough for that to weigh more than a plan costs. Those of
+/// packed sequences are if the query rows of the longest sequence fit in a tile: the partial sums of each
+/// split have room for as many rows.
 bool balances_splits(const AttentionSpec& spec, const AttentionProblem& problem,
                      const CostModel& model = CostModel::first());
 /// The name of their coefficients (DecodeCosts::families).

@@ -245,7 +245,7 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
                 return_lse = arguments.flag("return_lse", return_lse)
             if records_gradients(q, k, v):
                 if self._spec.page_size is not None:
-                    self.check_derivative()
+                    self.check_derivative()  # which says that pages have none
                 return torch_seam.with_gradients(
                     self, q, k, v, scale=scale, out=out, return_lse=return_lse, stream=stream,
                     captured=captured, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
