@@ -22,6 +22,28 @@ bool feeds_product(const Function& f, ValueId value) {
   });
 }
 
+/// Whether an op asks where the block lies along one of the axes, or reads what does.
+template <class Axes>
+class Followers {
+ public:
+  Followers(const Function& f, const Axes& axes) : f_(f), axes_(axes) {
+    for (const Op& op : f.ops)
+      if (holds(op)) numbers_.insert(op.results.begin(), op.results.end());
+  }
+
+  [[nodiscard]] bool holds(const Op& op) const {
+    const bool is_position = op.code == OpCode::index || op.code == OpCode::tile_begin;
+    bool follows = is_position && axes_(f_.origin(op.axis));
+    for_each_use(op, [&](const ValueId& v) { follows = follows || numbers_.contains(v); });
+    return follows;
+  }
+
+ private:
+  const Function& f_;
+  const Axes axes_;
+  std::set<ValueId> numbers_;
+};
+
 }  // namespace
 
 /// The copy engine brings tiles to warpgroups of their own, which read them there.
@@ -151,13 +173,14 @@ void ScheduleCheck::persistence() const {
   if (s.copy != CopyInstruction::tma)
     refuse(" without copy = tma",
            "only the copy engine can load the next tile during the epilogue");
-  for (std::size_t i = 0; i < f.axes.size(); ++i) {
-    if (!f.axes[i].ragged || f.axes[i].alias_of) continue;
-    if (f.axes[i].kind == AxisKind::parallel)
-      refuse(fmt::format(" with the ragged axis {}", f.axes[i].name),
-             "a block behind the end of the segment leaves before its role begins");
-    if (f.axes[i].kind == AxisKind::parallel_tiles) tiles_beyond_segments(AxisId(i));
-  }
+  const Followers own(f, [&](AxisId axis) { return f[axis].kind != AxisKind::tiles; });
+  for (const Op& op : f.ops)
+    if (op.code == OpCode::segment && f[op.axis].kind == AxisKind::parallel && own.holds(op))
+      refuse(fmt::format(" with the ragged axis {}", f[op.axis].name),
+             "its segment is another one in each block, and tiles are counted in front of them");
+  for (std::size_t i = 0; i < f.axes.size(); ++i)
+    if (f.axes[i].ragged && !f.axes[i].alias_of && f.axes[i].kind == AxisKind::parallel_tiles)
+      tiles_beyond_segments(AxisId(i));
 }
 
 /// Persistent blocks compute tiles behind the end of their segment, of which nothing may be stored, and whose
@@ -172,17 +195,13 @@ void ScheduleCheck::tiles_beyond_segments(AxisId axis) const {
     const std::vector<AxisId>& axes = f[store.operands[0]].type.axes;
     return std::ranges::any_of(axes, [&](AxisId own) { return f.origin(own) == axis; });
   };
-  std::set<ValueId> positions;  // numbers that follow from where the tile lies
+  const Followers of_tile(f, [&](AxisId other) { return other == axis; });
   for (const Op& op : f.ops) {
     const bool in_order = op.accumulation == Accumulation::in_order;
     if (op.code == OpCode::store && (in_order || !goes_along(op)))
       return refuse_access("store to", op);
-    const bool is_position = op.code == OpCode::index || op.code == OpCode::tile_begin;
-    bool follows = is_position && f.origin(op.axis) == axis;
-    for_each_use(op, [&](const ValueId& v) { follows = follows || positions.contains(v); });
-    if (!follows || op.results.size() != 1 || !f[op.results[0]].type.is_scalar()) continue;
-    if (op.code == OpCode::load) return refuse_access("load from", op);
-    positions.insert(op.results[0]);
+    if (op.code == OpCode::load && f[op.results[0]].type.is_scalar() && of_tile.holds(op))
+      return refuse_access("load from", op);
   }
 }
 

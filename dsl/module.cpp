@@ -48,6 +48,7 @@ class Fit {
       for (const ir::Parameter& scalar : kernel.function().parameters) check_scalar(kernel, scalar);
     }
     for (const std::string& workspace : module_.workspaces()) check_workspace(workspace);
+    for (const std::string& tensor : module_.several_writers()) check_writers(tensor);
     check_numbers();
     for (const std::string& workspace : module_.workspaces()) check_size(workspace);
   }
@@ -59,6 +60,7 @@ class Fit {
     const Program* loader = nullptr;  ///< the first one
     const Program* waiter = nullptr;  ///< whose blocks note their turns there
     const ir::Tensor* tensor = nullptr;
+    int writers = 0;
     bool read = false;  ///< loaded, or added to
   };
 
@@ -89,10 +91,13 @@ class Fit {
       refuse(fmt::format("{} adds to the workspace {}, which no kernel in front of it writes",
                          kernel.name(), tensor.name),
              "store zeros there in a kernel in front");
-    if (tensor.output && seen.writer != nullptr && !adds)
+    if (tensor.output && seen.writer != nullptr && !adds &&
+        !module_.has_several_writers(tensor.name))
       refuse(
           fmt::format("{} and {} both write {}", seen.writer->name(), kernel.name(), tensor.name),
-          "the later one would overwrite the earlier; write a tensor in one kernel");
+          "the later one would overwrite the earlier; write a tensor in one kernel, or declare it "
+          "with "
+          "several_writers, if each writes other elements");
     if (tensor.output && seen.waiter != nullptr)
       refuse(fmt::format("{} and {} both note their turns in {}", seen.waiter->name(),
                          kernel.name(), tensor.name),
@@ -106,7 +111,7 @@ class Fit {
                          kernel.name(), tensor.name),
              "what a workspace holds before a kernel writes it is undefined");
     if (seen.tensor == nullptr) seen.first = &kernel, seen.tensor = &tensor;
-    if (tensor.output) seen.writer = &kernel;
+    if (tensor.output) seen.writer = &kernel, ++seen.writers;
     if (!tensor.output && seen.loader == nullptr) seen.loader = &kernel;
     if (keeps_turns_in(kernel.function(), id)) seen.waiter = &kernel;
     seen.read |= !tensor.output || adds;
@@ -132,6 +137,14 @@ class Fit {
     if (!found->second.read)
       refuse(fmt::format("no kernel reads the workspace {}", name),
              "what nobody reads need not be written; or make it an argument");
+  }
+
+  void check_writers(const std::string& name) const {
+    const auto found = seen_.find(name);
+    if (found == seen_.end() || found->second.writers < 2)
+      refuse(fmt::format("{} is declared with several_writers, and {} kernel writes it", name,
+                         found == seen_.end() || found->second.writers == 0 ? "no" : "one"),
+             "leave the declaration out");
   }
 
   // A workspace has the size of its extents, which arguments or numbers have to give.
@@ -166,6 +179,10 @@ class Fit {
 }  // namespace
 
 bool Module::is_workspace(std::string_view tensor) const { return holds(workspaces_, tensor); }
+
+bool Module::has_several_writers(std::string_view tensor) const {
+  return holds(several_writers_, tensor);
+}
 
 bool Module::is_number(std::string_view name) const {
   return std::any_of(numbers_.begin(), numbers_.end(),
@@ -232,6 +249,8 @@ std::string Module::text() const {
   for (const LaunchNumber& number : numbers_)
     text += fmt::format("number {}: {}\n", number.name, number.text);
   for (const std::string& workspace : workspaces_) text += fmt::format("workspace {}\n", workspace);
+  for (const std::string& tensor : several_writers_)
+    text += fmt::format("several_writers {}\n", tensor);
   for (const Program& kernel : kernels_) text += kernel.text();
   return text;
 }
@@ -242,8 +261,8 @@ Module Module::parse(std::string_view text) {
     throw SpecError(
         {fmt::format("the text of a module, line {}", line),
          fmt::format("expected {}, found \"{}\"", wanted, shortened(std::string(found))),
-         "first `module NAME`, then `number NAME: EXPRESSION` and `workspace TENSOR`, "
-         "then the programs",
+         "first `module NAME`, then `number NAME: EXPRESSION`, `workspace TENSOR` and "
+         "`several_writers TENSOR`, then the programs",
          {}});
   };
   const auto next_line = [&] {
@@ -270,8 +289,10 @@ Module Module::parse(std::string_view text) {
       builder.number(std::string(found.substr(0, colon)), std::string(found.substr(colon + 2)));
     } else if (take(found, "workspace ")) {
       builder.workspace(std::string(found));
+    } else if (take(found, "several_writers ")) {
+      builder.several_writers(std::string(found));
     } else if (!found.empty()) {
-      refuse(found, "number, workspace or program");
+      refuse(found, "number, workspace, several_writers or program");
     }
   }
   while (!text.empty()) {
@@ -289,6 +310,10 @@ void ModuleBuilder::kernel(Program program) { module_.kernels_.push_back(std::mo
 
 void ModuleBuilder::workspace(std::string tensor) {
   module_.workspaces_.push_back(std::move(tensor));
+}
+
+void ModuleBuilder::several_writers(std::string tensor) {
+  module_.several_writers_.push_back(std::move(tensor));
 }
 
 void ModuleBuilder::number(std::string name, std::string text) {

@@ -35,8 +35,11 @@ class Module {
   /// The names of tensors.
   [[nodiscard]] std::span<const std::string> workspaces() const { return workspaces_; }
   [[nodiscard]] std::span<const LaunchNumber> numbers() const { return numbers_; }
+  [[nodiscard]] std::span<const std::string> several_writers() const { return several_writers_; }
 
   [[nodiscard]] bool is_workspace(std::string_view tensor) const;
+  /// Whether several kernels may store to it, each to other elements.
+  [[nodiscard]] bool has_several_writers(std::string_view tensor) const;
   [[nodiscard]] bool is_number(std::string_view name) const;
   /// Tensors and scalars that a caller passes, in the order in which the kernels name them. An
   /// argument that one kernel writes is an output, also where another reads it.
@@ -66,7 +69,7 @@ class Module {
 
   std::string name_;
   std::vector<Program> kernels_;
-  std::vector<std::string> workspaces_;
+  std::vector<std::string> workspaces_, several_writers_;
   std::vector<LaunchNumber> numbers_;
 };
 
@@ -85,6 +88,9 @@ class ModuleBuilder {
   void kernel(Program program);
   /// Makes the tensor of this name, which one kernel writes and later ones read, a workspace.
   void workspace(std::string tensor);
+  /// Lets several kernels store to the tensor of this name, each to other elements. Where two of them store
+  /// to the same one, what the later one stores stays.
+  void several_writers(std::string tensor);
   /// Has every launch compute a number.
   void number(std::string name, std::string text);
 

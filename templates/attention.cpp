@@ -7,6 +7,7 @@
 
 #include "templates/attention_in_parts.h"
 #include "templates/attention_tensors.h"
+#include "templates/decode_plan.h"
 
 namespace flashcore {
 namespace {
@@ -41,10 +42,18 @@ class Operand {
   std::vector<std::pair<std::string, Tensor>> tensors_;
 };
 
-/// Operands that come in parts are not split here.
-Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
-  ProgramBuilder b(name);
-  AttentionTensors t = declare_attention(b, spec);
+struct Variant {
+  const char* name;
+  bool in_parts = false;  ///< operands come in parts, and are not split here
+  bool of_long = false;   ///< of packed sequences, those that a plan lists
+};
+
+Program forward(const AttentionSpec& spec, const Variant& variant) {
+  const bool in_parts = variant.in_parts;
+  ProgramBuilder b(variant.name);
+  AttentionTensors t = declare_attention(
+      b, spec, Heads::queries, variant.of_long ? Sequences::computed : Sequences::along_an_axis);
+  if (variant.of_long) place_in_long_sequences(t);
   const int width = in_parts ? value_columns(spec) : spec.stored_value_dim();
   const Axis d = b.whole("d", spec.stored_dim()), dv = b.whole("dv", width);
   const Axis rows = b.parallel_tiles("rows", t.q_len), cols = b.tiles("cols", t.kv_len);
@@ -121,11 +130,15 @@ Program forward(const AttentionSpec& spec, const char* name, bool in_parts) {
 }  // namespace
 
 Program attention_forward(const AttentionSpec& spec) {
-  return forward(spec, "attention_forward", false);
+  return forward(spec, {"attention_forward"});
+}
+
+Program attention_forward_of_long(const AttentionSpec& spec) {
+  return forward(spec, {.name = "attention_forward_of_long", .of_long = true});
 }
 
 Program attention_forward_in_parts(const AttentionSpec& spec) {
-  return forward(spec, "attention_forward_in_parts", true);
+  return forward(spec, {.name = "attention_forward_in_parts", .in_parts = true});
 }
 
 }  // namespace flashcore

@@ -15,6 +15,10 @@ namespace flashcore {
 /// Throws SpecError with every reason of check(spec).
 Program attention_forward(const AttentionSpec& spec);
 
+/// The same of packed sequences, but of those alone that attention_decode_plan lists (decode_plan.h): nothing is
+/// stored of others.
+Program attention_forward_of_long(const AttentionSpec& spec);
+
 /// The shipped schedule for a spec and a target: the winner of a search (attention_winners.h), if
 /// there is one; otherwise, on Hopper, the one that the cost model (cost_model.h) takes to be the
 /// fastest for the problem on the GPU that it was measured on.

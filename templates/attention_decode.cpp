@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "templates/attention.h"
 #include "templates/attention_tensors.h"
 #include "templates/choice/decode_splits.h"
 #include "templates/decode_partials.h"
@@ -40,6 +41,10 @@ void check_decode(const DecodeSpec& spec) {
     refuse("splits that are balanced over sequences",
            "a plan needs kv_lens or layout thd, rows = packed and combines_tiles = false",
            "balances = false");
+  if (spec.skips_long && !(spec.balances && a.packed()))
+    refuse("a split program that skips long sequences",
+           "only a plan for packed sequences knows which have few query rows",
+           "layout thd and balances = true, or skips_long = false");
 }
 
 }  // namespace
@@ -176,23 +181,24 @@ Program attention_decode_combine(const DecodeSpec& decode) {
   });
   const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
   const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  Index own_row = row;
+  Index own_row = row, place = row;
   State last;
   if (decode.combines_tiles) {
     t.set_segments_alone(row, Heads::queries);
     last = combine_rows(b, in, most_combined_splits(spec, decode.rows), row, dv);
   } else {
     if (finds_sequences) {
+      const Tensor first_row = b.input("first_row", DType::i32, {t.batch_size + 1});
       const Tensor starts = b.input("cu_seqlens_q", DType::i32, {t.batch_size + 1});
-      // Rows behind the last sequence belong to none.
-      b.segment(row, 0, load(starts(length(starts, 0) - 1)));
-      // Whatever the starts are, nothing is read outside the tensors.
-      const auto within = [](const Tile& number, const Tile& count) {
-        return minimum(maximum(number, 0), count - 1);
-      };
-      const Tile found = searchsorted(starts, index(row)) - 1;
-      t.own_sequence = within(found, length(starts, 0) - 1).named("sequence");
-      own_row = within(index(row) - load(starts(t.own_sequence)), length(in.maxima, 2));
+      // The rows of sequences that have splits are numbered one sequence behind the other.
+      b.segment(row, 0, load(first_row(length(first_row, 0) - 1)),
+                b.scalar("most_split_rows", DType::i32));
+      t.own_sequence = (searchsorted(first_row, index(row)) - 1).named("sequence");
+      const Tile of_sequence = index(row) - load(first_row(t.own_sequence));
+      own_row = of_sequence;
+      // Whatever the starts are, nothing is written outside the tensors.
+      const Tile at = load(starts(t.own_sequence)) + of_sequence;
+      place = minimum(maximum(at, 0), length(o, 0) - 1).named("place");
     }
     const Axis splits = b.tiles("splits", Extent("splits"));
     if (decode.balances) SplitPlan(t).place_splits(splits);
@@ -201,8 +207,8 @@ Program attention_decode_combine(const DecodeSpec& decode) {
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) empty = empty || index(row) >= t.given_length("q_lens");
   const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
-  store(t.at(o, t.head, row, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse) store(t.at(lse, row), SoftmaxUnits{}.lse_of(empty, last.row_max, last.row_sum));
+  store(t.at(o, t.head, place, dv), cast(last.out * inverse, spec.dtype));
+  if (spec.lse) store(t.at(lse, place), SoftmaxUnits{}.lse_of(empty, last.row_max, last.row_sum));
   return b.finish();
 }
 
@@ -215,15 +221,24 @@ Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& m
     const SplitCosts costs = split_costs(in_pages, {spec.rows, row_tile}, model);
     add_plan_numbers(m, spec, row_tile, costs);
     for (const char* workspace : {"first_split", "split_keys"}) m.workspace(workspace);
+    if (spec.attention.packed()) m.workspace("first_row");
+    if (spec.skips_long)
+      for (const char* list : {"long_in_front", "long_sequences", "long_starts"}) m.workspace(list);
     m.kernel(attention_decode_plan(spec, costs));
   } else {
     m.number("splits", decode_splits_text(spec, row_tile, model));
   }
   for (const char* workspace : {"partial", "partial_max", "partial_sum"}) m.workspace(workspace);
   if (spec.attention.packed() && spec.packs_heads())
-    m.number("most_packed_rows", fmt::format("max_q_len * {}", spec.attention.group()));
+    m.number("most_packed_rows", fmt::format("{} * {}", spec.balances ? "most_rows" : "max_q_len",
+                                             spec.attention.group()));
   m.kernel(attention_decode_split(spec));
   m.kernel(attention_decode_combine(spec));
+  if (spec.skips_long) {
+    m.several_writers("o");
+    if (spec.attention.lse) m.several_writers("lse");
+    m.kernel(attention_forward_of_long(spec.attention));
+  }
   return m.finish();
 }
 

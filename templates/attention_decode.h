@@ -2,7 +2,8 @@
 // of a long prefill: the keys of a sequence are split over blocks, and a second program combines
 // what these have found. Where rows are few, the query heads of a group are rows of one tile beside
 // the query rows, so that keys and values are read once for all of them.
-// Two programs, to be launched in this order, behind a third one where sequences differ in length.
+// Two programs, to be launched in this order, behind a third one where sequences differ in length. Where
+// some sequences of a batch have few query rows and others many, attention_forward_of_long has these.
 //
 //   attention_decode_plan     which keys of which sequence each split has
 //   attention_decode_split    the weighted values of one split of the keys, for every row
@@ -33,6 +34,9 @@ struct DecodeSpec {
   /// Sequences with more keys have more splits, and attention_decode_plan computes how many. The rows are
   /// packed, and sequences have lengths of their own: kv_lens, or those of layout thd.
   bool balances = false;
+  /// Packed sequences with more than most_rows query rows, an i32 scalar, have no splits: nothing of them is
+  /// stored. With `balances`.
+  bool skips_long = false;
 
   [[nodiscard]] bool packs_heads() const { return rows != DecodeRows::of_head; }
 };
@@ -51,8 +55,9 @@ struct DecodeSpec {
 /// split_keys, which attention_decode_plan makes (decode_plan.h).
 Program attention_decode_split(const DecodeSpec& spec);
 
-/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, cu_seqlens_q of packed sequences,
-/// and first_split where it balances.
+/// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, first_split where it balances,
+/// and then of packed sequences cu_seqlens_q and first_row; scalar most_split_rows of these, how many rows
+/// have splits at the most.
 /// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an
 /// lse of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);
@@ -72,9 +77,10 @@ std::vector<Schedule> attention_decode_split_schedules(const DecodeSpec& spec, c
 std::vector<Schedule> attention_decode_combine_schedules(const DecodeSpec& spec,
                                                          const Target& target);
 
-/// Both in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
+/// All in one launch, which computes the number of splits: arguments q, k, v, o, lse if the spec asks
 /// for it, page_table with pages, lengths, and what the expressions capture. `row_tile` is that of
-/// the split program's schedule; `model` has what their number goes by.
+/// the split program's schedule; `model` has what their number goes by. With `skips_long` the last kernel is
+/// attention_forward_of_long, and most_rows such that the rows of all heads of a group fit in a tile.
 Module attention_decode(const DecodeSpec& spec, int row_tile,
                         const CostModel& model = CostModel::first());
 

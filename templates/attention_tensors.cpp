@@ -182,8 +182,9 @@ void AttentionTensors::set_segments(Axis rows, Axis cols) {
         spec->paged() ? Tensor() : builder->input("cu_seqlens_k", DType::i32, {batch_size + 1});
     const Tile own = sequence(), next = own + 1;
     // One a statement: the order of operations is that of the calls, which arguments do not have.
-    const Tile q_end = load(q(next)), q_begin = load(q(own));
-    builder->segment(rows, q_begin, q_end, longest);
+    const Tile q_end = load(q(next)), q_begin = own_begin.owner() ? own_begin : load(q(own));
+    builder->segment(rows, q_begin, next_begin.owner() ? minimum(q_end, next_begin) : q_end,
+                     longest);
     if (!spec->paged()) {
       const Tile k_end = load(k(next)), k_begin = load(k(own));
       builder->segment(cols, k_begin, k_end);

@@ -57,6 +57,9 @@ struct AttentionTensors {
   Tile own_q_len;     ///< with q_lens: how much of the query there is; no value without
   /// With kv_lens, in a program whose blocks have tiles of keys: how much of the keys there is.
   Tile own_kv_len;
+  /// Of packed sequences, where own_sequence is computed: the row where the block's own one begins, and where
+  /// the next one does that the program has blocks for.
+  Tile own_begin, next_begin;
   /// Of packed sequences: where the block's own begins in an aligned row tensor.
   Tile aligned_begin;
   Tensor page_table;  ///< of keys in pages

@@ -15,6 +15,9 @@ const char* name_of(DecodeRows rows) {
   return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
 }
 
+/// The smallest tile that has room for so many rows, and the largest for more.
+int packed_tile(std::int64_t rows) { return rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows; }
+
 }  // namespace
 
 DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
@@ -30,6 +33,8 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
     add({DecodeRows::packed, tile, spec_.packed()});
     if (spec_.kv_lens || spec_.packed()) add({.row_tile = tile, .balances = true});
   }
+  if (spec_.packed())
+    add({.row_tile = packed_tile(spec_.group()), .balances = true, .skips_long = true});
   if (!target.wgmma) return;
   const int widest = std::max(spec_.head_dim, spec_.value_dim());
   for (const bool combines_tiles : {false, true}) {
@@ -50,8 +55,38 @@ bool DecodeChooser::can_have(const DecodeBlocks& blocks, const AttentionProblem&
   const bool are_copied =
       !target_.wgmma || rows <= (group > 1 ? most_decode_rows : most_decode_rows / 2);
   if (blocks.rows != DecodeRows::packed) return !are_copied;
-  if (blocks.balances != balances) return false;
-  return are_copied && blocks.row_tile == (rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows);
+  if (blocks.balances != balances || blocks.skips_long) return false;
+  return are_copied && blocks.row_tile == packed_tile(rows);
+}
+
+std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProblem& problem) const {
+  const std::int64_t longest = problem.longest_q_len;
+  if (!spec_.packed() || longest <= most_decode_rows / spec_.group()) return std::nullopt;
+  const std::int64_t further_rows = problem.batch * (problem.q_len - 1);
+  const std::int64_t long_ones = std::max<std::int64_t>(1, quotient_up(further_rows, longest - 1));
+  const std::int64_t of_one_row = problem.batch - long_ones;
+  if (of_one_row < long_ones) return std::nullopt;
+  Mixed mixed{problem, problem};
+  mixed.long_ones.batch = long_ones, mixed.long_ones.q_len = longest;
+  mixed.of_one_row.batch = of_one_row;
+  mixed.of_one_row.q_len = mixed.of_one_row.longest_q_len = 1;
+  if (!balances_splits(spec_, mixed.of_one_row, model())) return std::nullopt;
+  return mixed;
+}
+
+DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,
+                                                      std::int64_t multiprocessors,
+                                                      const ScheduleChooser* whole) const {
+  const double long_us = whole_us(mixed.long_ones, multiprocessors, whole);
+  const double one_row_us = whole_us(mixed.of_one_row, multiprocessors, whole);
+  // Together, each leaves the other the multiprocessors that it has no tiles for.
+  const auto busy = [&](const AttentionProblem& part) {
+    const std::int64_t tiles = part.batch * part.heads * quotient_up(part.q_len, 128);
+    return std::min(1., static_cast<double>(tiles) / static_cast<double>(multiprocessors));
+  };
+  const double together = long_us * busy(mixed.long_ones) + one_row_us * busy(mixed.of_one_row);
+  return {fastest(mixed.of_one_row, multiprocessors).us + long_us,
+          std::max({long_us, one_row_us, together})};
 }
 
 std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
@@ -60,6 +95,11 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
   const std::int64_t last = std::min<std::int64_t>(q_len.most, most_decode_rows + 1);
   std::vector<DecodeBlocks> found;
   for (const Way& way : ways_) {
+    if (way.blocks.skips_long &&
+        as_mixed({.batch = batch.most, .q_len = 1, .longest_q_len = q_len.most})) {
+      found.push_back(way.blocks);
+      continue;
+    }
     const auto can = [&](std::int64_t rows) {
       for (const std::int64_t sequences : {batch.least, batch.most})
         for (const std::int64_t longest : {std::int64_t{0}, rows})
@@ -133,8 +173,18 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
                            problem.kv_len, problem.longest_q_len, multiprocessors};
   // The place of the blocks; behind all of them where keys are left whole.
   const std::size_t place = remembered_.find(lengths, [&] {
-    if (!is_considered(problem, multiprocessors)) return ways_.size();
     const ChoiceProperties& known = model().properties;
+    const auto place_of = [&](const auto& wanted) {
+      const auto found =
+          std::ranges::find_if(ways_, [&](const Way& way) { return wanted(way.blocks); });
+      return static_cast<std::size_t>(found - ways_.begin());
+    };
+    if (const std::optional<Mixed> mixed = as_mixed(problem)) {
+      const MixedCost cost = predict_mixed(*mixed, multiprocessors, whole);
+      if (cost.apart_us * (1 + known.split_gain) < cost.together_us)
+        return place_of([](const DecodeBlocks& blocks) { return blocks.skips_long; });
+    }
+    if (!is_considered(problem, multiprocessors)) return ways_.size();
     const double gain =
         balances_splits(spec_, problem, model()) ? -known.balanced_allowance : known.split_gain;
     const double enough = whole_us(problem, multiprocessors, whole) / (1 + gain);
@@ -142,18 +192,28 @@ std::optional<DecodeBlocks> DecodeChooser::choose(const AttentionProblem& proble
     // One split of the rows of a head is a kernel that leaves keys whole, and combines for nothing.
     const bool splits = split.splits > 1 || split.blocks.rows != DecodeRows::of_head;
     if (split.us >= enough || !splits) return ways_.size();
-    const auto found = std::ranges::find(ways_, split.blocks, &Way::blocks);
-    return static_cast<std::size_t>(found - ways_.begin());
+    return place_of([&](const DecodeBlocks& blocks) { return blocks == split.blocks; });
   });
   return place < ways_.size() ? std::optional(ways_[place].blocks) : std::nullopt;
 }
 
 std::string DecodeChooser::explain(const AttentionProblem& problem,
                                    std::int64_t multiprocessors) const {
-  if (!is_considered(problem, multiprocessors)) return "";
-  const bool splits = choose(problem, multiprocessors).has_value();
-  std::string text = fmt::format("keys are {}, whole {:.1f} us:\n", splits ? "split" : "left whole",
-                                 whole_us(problem, multiprocessors));
+  const std::optional<DecodeBlocks> chosen = choose(problem, multiprocessors);
+  std::string text;
+  if (const std::optional<Mixed> mixed = as_mixed(problem)) {
+    const MixedCost cost = predict_mixed(*mixed, multiprocessors, nullptr);
+    text = fmt::format(
+        "{} of {} sequences may have one query row: {}, apart {:.1f} us, together {:.1f} us\n",
+        mixed->of_one_row.batch, problem.batch,
+        chosen && chosen->skips_long ? "theirs is a program that splits keys"
+                                     : "all have one program",
+        cost.apart_us, cost.together_us);
+    if (chosen && chosen->skips_long) return text;
+  }
+  if (!is_considered(problem, multiprocessors)) return text;
+  text += fmt::format("keys are {}, whole {:.1f} us:\n", chosen ? "split" : "left whole",
+                      whole_us(problem, multiprocessors));
   for_each_split(problem, multiprocessors, infinite, [&](const Split& split) {
     text += fmt::format("  {} splits, {} rows {}{}{}: {:.1f} us\n", split.splits,
                         split.blocks.row_tile, name_of(split.blocks.rows),
@@ -168,12 +228,16 @@ Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& t
   const DecodeSpec decode{.attention = spec,
                           .rows = blocks.rows,
                           .combines_tiles = blocks.combines_tiles,
-                          .balances = blocks.balances};
+                          .balances = blocks.balances,
+                          .skips_long = blocks.skips_long};
   Alternative made{.module = attention_decode(decode, blocks.row_tile, model),
                    .schedules = {attention_decode_split_schedules(decode, target, blocks.row_tile),
                                  attention_decode_combine_schedules(decode, target)}};
   if (decode.balances)
     made.schedules.insert(made.schedules.begin(), attention_decode_plan_schedules(target));
+  // The grid counts tiles of many long sequences: blocks for each of those, not for each tile, suit few as well.
+  const AttentionProblem chunks{.batch = 64, .heads = 32, .q_len = 2048, .kv_len = 4096};
+  if (decode.skips_long) made.schedules.push_back(attention_schedules(spec, target, chunks));
   return made;
 }
 

@@ -68,6 +68,20 @@ class DecodeChooser {
 
   [[nodiscard]] const CostModel& model() const { return model_ ? *model_ : CostModel::first(); }
   [[nodiscard]] bool can_have(const DecodeBlocks& blocks, const AttentionProblem& problem) const;
+  /// Packed sequences of which some have many query rows, and the others one.
+  struct Mixed {
+    AttentionProblem long_ones, of_one_row;
+  };
+  /// A problem as such sequences, if it may be: with as many of one row as the mean and the longest allow. How
+  /// many there are is known on the GPU alone.
+  [[nodiscard]] std::optional<Mixed> as_mixed(const AttentionProblem& problem) const;
+  struct MixedCost {
+    double apart_us, together_us;
+  };
+  /// How long the two take one after the other, the keys of those of one row split, and in one kernel that leaves
+  /// keys whole.
+  [[nodiscard]] MixedCost predict_mixed(const Mixed& mixed, std::int64_t multiprocessors,
+                                        const ScheduleChooser* whole) const;
   /// Whether a split may pay at all.
   [[nodiscard]] bool is_considered(const AttentionProblem& problem,
                                    std::int64_t multiprocessors) const;
@@ -87,8 +101,7 @@ class DecodeChooser {
   RememberedChoices remembered_;
 };
 
-/// The programs of calls whose keys are split in such blocks, and their schedules. By `model` they compute
-/// the number of splits.
+/// The programs of calls whose keys are split in such blocks, and their schedules. By `model` they compute the number of splits.
 Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
                                       const DecodeBlocks& blocks,
                                       const CostModel& model = CostModel::first());

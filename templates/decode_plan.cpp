@@ -32,19 +32,36 @@ class Lengths {
       key_starts_ = declare("cu_seqlens_k", batch + 1);
     if (a.q_lens) q_lens_ = declare("q_lens", batch);
     most_rows_ = b.scalar(a.packed() ? "max_q_len" : "most_rows", DType::i32);
+    if (spec.skips_long) most_split_rows_ = b.scalar("most_rows", DType::i32);
     most_keys_ = b.scalar("most_keys", DType::i32);
+  }
+
+  [[nodiscard]] Tile rows(const Tile& sequence) const {
+    return length_of(q_lens_, row_starts_, sequence, most_rows_);
+  }
+
+  [[nodiscard]] Tile first_row(const Tile& sequence) const { return load(row_starts_(sequence)); }
+  /// Whether it has too many rows to have splits.
+  [[nodiscard]] Tile is_long(const Tile& sequence) const {
+    return rows(sequence) > most_split_rows_;
+  }
+
+  /// So much of a sequence that has splits, and nothing of others.
+  [[nodiscard]] Tile if_split(const Tile& sequence, const Tile& so_much) const {
+    if (!spec_.skips_long) return so_much;
+    return where(is_long(sequence), 0, so_much);
   }
 
   /// How many times keys_of_splits keys some row of them sees, rounded up.
   [[nodiscard]] Tile shares(const Tile& sequence) const {
     const Tile keys = length_of(kv_lens_, key_starts_, sequence, most_keys_);
-    const Tile rows = length_of(q_lens_, row_starts_, sequence, most_rows_);
-    return quotient_up(seen_keys(spec_, rows, keys).count, keys_of_splits);
+    const Tile all = quotient_up(seen_keys(spec_, rows(sequence), keys).count, keys_of_splits);
+    return if_split(sequence, all);
   }
 
-  /// How many splits of so many shares each has: one at the least.
+  /// How many splits of so many shares each has: one at the least, if any.
   [[nodiscard]] Tile splits(const Tile& sequence, const Tile& shares_of_split) const {
-    return maximum(quotient_up(shares(sequence), shares_of_split), 1);
+    return if_split(sequence, maximum(quotient_up(shares(sequence), shares_of_split), 1));
   }
 
  private:
@@ -60,12 +77,20 @@ class Lengths {
   const DecodeSpec& spec_;
   Tensor row_starts_, key_starts_, kv_lens_, q_lens_;  ///< those that the spec has
   Tile most_rows_, most_keys_;
+  Tile most_split_rows_;  ///< no value where sequences of any length have splits
 };
 
 /// For each length of splits that is tried: what follows from the lengths of the sequences.
 struct Candidates {
   Tile splits;           ///< of all sequences
   Tile shares, longest;  ///< of all sequences, and of the longest; the same for each length
+};
+
+/// What the sequences in front of one have together.
+struct InFront {
+  Tile splits;
+  std::vector<Tile> rows;       ///< of packed ones that have splits
+  std::vector<Tile> long_ones;  ///< how many of them have none
 };
 
 /// Microseconds beside what any length takes. All blocks together read at the speed of the memory, and one
@@ -108,7 +133,8 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
         // Each element of a vector over the lengths is summed up by itself, without its neighbours.
         const Tile shares = zeros + as_f32(of.shares(index(sequences)));
         // Halfway between whole numbers, so that rounding does not count: the quotient rounded up.
-        const Tile splits = maximum(floor((shares - 0.5f) * of_length) + 1.f, 1.f);
+        const Tile least = as_f32(of.if_split(index(sequences), b.constant(1, DType::i32)));
+        const Tile splits = maximum(floor((shares - 0.5f) * of_length) + 1.f, least);
         return Candidates{c.splits + reduce_sum(splits, sequences),
                           c.shares + reduce_sum(shares, sequences),
                           maximum(c.longest, reduce_max(shares, sequences))};
@@ -123,11 +149,33 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   const Tile length_of_split =
       cast(maximum(minimum(best, longest), 1.f), DType::i32).named("length_of_split");
 
-  const Tile in_front = b.loop(sequences, b.fill({number}, 0), [&](const Tile& sum) {
-    const Tile own = as_f32(of.splits(index(sequences), length_of_split));
-    return sum + reduce_sum(where(index(sequences) < index(number), own, 0.f), sequences);
+  const auto in_front = [&](const Tile& own) {
+    return reduce_sum(where(index(sequences) < index(number), as_f32(own), 0.f), sequences);
+  };
+  InFront nothing{b.fill({number}, 0), {}, {}};
+  if (spec.attention.packed()) nothing.rows.push_back(b.fill({number}, 0));
+  if (spec.skips_long) nothing.long_ones.push_back(b.fill({number}, 0));
+  const InFront sums = b.loop(sequences, nothing, [&](const InFront& sum) {
+    const Tile at = index(sequences);
+    InFront next{sum.splits + in_front(of.splits(at, length_of_split)), {}, {}};
+    for (const Tile& rows : sum.rows)
+      next.rows.push_back(rows + in_front(of.if_split(at, of.rows(at))));
+    for (const Tile& long_ones : sum.long_ones)
+      next.long_ones.push_back(long_ones +
+                               in_front(where(of.is_long(at), 1, b.constant(0, DType::i32))));
+    return next;
   });
-  store(first_split(number), cast(in_front, DType::i32));
+  store(first_split(number), cast(sums.splits, DType::i32));
+  const auto declare = [&](const char* name) { return b.output(name, DType::i32, {batch + 1}); };
+  for (const Tile& rows : sums.rows) store(declare("first_row")(number), cast(rows, DType::i32));
+  for (const Tile& long_ones : sums.long_ones) {
+    const Tile in_front = cast(long_ones, DType::i32), at = index(number);
+    store(declare("long_in_front")(number), in_front);
+    // The end of all stands behind the last one.
+    const Tile place = where(of.is_long(at) || at == length(sequences), in_front, -1);
+    store(declare("long_sequences")(place), at);
+    store(declare("long_starts")(place), of.first_row(at));
+  }
   // Those of a sequence are as long as each other.
   const Tile own = quotient_up(of.shares(index(number)), of.splits(index(number), length_of_split));
   store(split_keys(number), maximum(own, 1) * keys_of_splits);
@@ -159,6 +207,19 @@ void SplitPlan::place_splits(Axis splits) const {
   t_.builder->segment(splits, begin, load(first_split_(own + 1)));
 }
 
+void place_in_long_sequences(AttentionTensors& t) {
+  const auto list = [&](const char* name) {
+    return t.builder->input(name, DType::i32, {t.batch_size + 1});
+  };
+  const Axis own = t.builder->parallel("long_sequence", t.batch_size);
+  const Tensor in_front = list("long_in_front");
+  t.builder->segment(own, 0, load(in_front(length(in_front, 0) - 1)));
+  const Tensor starts = list("long_starts");
+  t.own_sequence = load(list("long_sequences")(index(own))).named("sequence");
+  t.own_begin = load(starts(index(own)));
+  t.next_begin = load(starts(index(own) + 1));
+}
+
 void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
                       const SplitCosts& costs) {
   const AttentionSpec& a = spec.attention;
@@ -166,7 +227,9 @@ void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
     return fixed ? std::to_string(*fixed) : std::string(name);
   };
   const std::string batch = size(a.batch, "B");
-  const std::string rows = a.packed() ? "max_q_len" : size(a.q_len, "Sq");
+  const std::string rows = spec.skips_long ? std::to_string(row_tile / a.group())
+                           : a.packed()    ? "max_q_len"
+                                           : size(a.q_len, "Sq");
   const std::string heads = a.kv_heads ? std::to_string(a.kv_heads)
                             : a.heads  ? std::to_string(a.heads)
                                        : "H";
@@ -175,6 +238,8 @@ void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
                                         : size(a.kv_len, "Sk");
   m.number("most_rows", rows);
   m.number("most_keys", keys);
+  if (a.packed())
+    m.number("most_split_rows", fmt::format("min({}, {} * most_rows)", size(a.q_len, "Tq"), batch));
   m.number("row_tiles",
            fmt::format("max(1, ({} * {} + {}) // {})", rows, a.group(), row_tile - 1, row_tile));
   m.number("head_blocks", fmt::format("max(1, {} * row_tiles)", heads));

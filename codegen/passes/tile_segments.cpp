@@ -40,18 +40,29 @@ TileSegments::TileSegments(Function& f, AxisId rows) : f_(f), rows_(rows) {
   for (OpId id : f_[f_.body].ops) {
     const Op& op = f_[id];
     if (op.code != OpCode::segment || op.axis != rows) continue;
-    const Op *begin = f_.definition(op.operands[0]), *end = f_.definition(op.operands[1]);
-    const AxisId axis = read_by_position(f_, begin, 0);
-    if (!axis || read_by_position(f_, end, 1) != axis || begin->tensor != end->tensor) return;
-    counted_by_ = axis;
+    const Op* begin = f_.definition(op.operands[0]);
+    counted_by_ = read_by_position(f_, begin, 0);
+    if (!counted_by_) return;
     starts_ = begin->tensor;
+    if (!is_within(op.operands[1])) counted_by_ = {};
   }
+}
+
+bool TileSegments::is_within(ValueId number) const {
+  const Op* op = f_.definition(number);
+  if (!op) return false;
+  const auto at = [&](std::size_t i) { return is_within(op->operands[i]); };
+  if (op->code == OpCode::min) return at(0) || at(1);
+  if (op->code != OpCode::load || op->tensor != starts_) return false;
+  return read_by_position(f_, op, 0) == counted_by_ || read_by_position(f_, op, 1) == counted_by_;
 }
 
 ValueId TileSegments::count(Builder& b) const {
   const ValueId tiles =
       b.elementwise(OpCode::quotient, {length_of_dimension(b, rows_), b.integer(f_[rows_].tile)});
-  return b.add(tiles, b.extent(counted_by_));
+  const ValueId segments = b.extent(counted_by_), numbers = b.add(tiles, segments);
+  if (!f_[counted_by_].ragged) return numbers;
+  return b.where(b.elementwise(OpCode::lt, {b.integer(0), segments}), numbers, b.integer(0));
 }
 
 std::vector<ValueId> TileSegments::find(Builder& b, ValueId tile) const {
@@ -69,7 +80,8 @@ void TileSegments::take_ops() {
   std::erase_if(f_[f_.body].ops, [&](OpId id) {
     Op& op = f_[id];
     if (op.code == OpCode::role) return false;
-    bool depends = op.code == OpCode::segment || asks_where_block_is(f_, op) ||
+    const bool of_all_tiles = op.code == OpCode::segment && f_[op.axis].kind == AxisKind::parallel;
+    bool depends = (op.code == OpCode::segment && !of_all_tiles) || asks_where_block_is(f_, op) ||
                    (op.axis && placed.contains(f_.origin(op.axis)));
     for_each_use(op, [&](const ValueId& v) { depends = depends || known.contains(v); });
     if (!depends) return false;

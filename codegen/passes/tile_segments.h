@@ -10,8 +10,9 @@
 namespace flashcore {
 
 /// Segments along the first axis of parallel_tiles. They are successive where segment i begins where
-/// element i of a tensor says, and ends where the next one begins. Then the tiles of all of them have
-/// numbers together, which stand for few tiles that do not exist, however the segments differ in length.
+/// element i of a tensor says, and ends where the next one begins, or in front of that. Then the tiles of all
+/// of them have numbers together, which stand for few tiles that do not exist, however the segments differ in
+/// length.
 class TileSegments {
  public:
   TileSegments(ir::Function& f, ir::AxisId rows);
@@ -22,7 +23,8 @@ class TileSegments {
   [[nodiscard]] bool counts_tiles_of(ir::AxisId axis) const { return counted_by_ && axis == rows_; }
   /// How many numbers tiles of successive segments have.
   ir::ValueId count(ir::Builder& b) const;
-  /// Which segment has the tile of a number, which of its tiles that is, and whether there is one.
+  /// Which segment has the tile of a number, which of its tiles that is, and whether there is one: of a segment
+  /// that ends in front of the next one's begin there may be none, all the same.
   std::vector<ir::ValueId> find(ir::Builder& b, ir::ValueId number) const;
 
   /// Takes from the front of the program the ops that set segments, and all that depend on where a
@@ -38,6 +40,8 @@ class TileSegments {
 
  private:
   [[nodiscard]] bool is_handed_on(const ir::Op& op) const;
+  /// Whether a number is at most where the segment behind the block's own one begins.
+  [[nodiscard]] bool is_within(ir::ValueId number) const;
 
   ir::Function& f_;
   ir::AxisId rows_, counted_by_;

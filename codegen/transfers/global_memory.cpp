@@ -44,7 +44,7 @@ void KernelPrinter::print_segment(const Op& op) {
     segment.length = constant("int", axis.name + "_length",
                               fmt::format("{} - {}", cut(1, segment.first), segment.first));
   }
-  if (axis.kind != AxisKind::tiles && !role_)
+  if (axis.kind != AxisKind::tiles && !role_ && !source_.persistent)
     out_.line("if ({} >= {}) return;", begin(op.axis), segment.length);
 }
 

@@ -156,7 +156,9 @@ class Verifier {
     for (std::size_t i = 0; i < f_.axes.size(); ++i) {
       const bool named =
           std::any_of(op.coordinates.begin(), op.coordinates.end(), [&](const Coordinate& c) {
-            return c.axis == AxisId(i) || (c.value && depends_[c.value.index].contains(AxisId(i)));
+            const bool apart = c.axis && segment_depends_[f_.origin(c.axis)].contains(AxisId(i));
+            return apart || c.axis == AxisId(i) ||
+                   (c.value && depends_[c.value.index].contains(AxisId(i)));
           });
       if (f_.axes[i].ragged && is_parallel(AxisId(i)) && !named)
         fail(fmt::format("a block beyond its segment of {} writes nothing", f_.axes[i].name),

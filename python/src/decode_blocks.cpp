@@ -16,18 +16,20 @@ constexpr std::pair<DecodeRows, const char*> rows_by_name[] = {
 
 NamedBlocks named(const DecodeBlocks& blocks) {
   for (const auto& [rows, name] : rows_by_name)
-    if (rows == blocks.rows) return {name, blocks.row_tile, blocks.combines_tiles, blocks.balances};
+    if (rows == blocks.rows)
+      return {name, blocks.row_tile, blocks.combines_tiles, blocks.balances, blocks.skips_long};
   throw InternalError("rows without a name");
 }
 
 DecodeBlocks blocks_named(const NamedBlocks& blocks) {
-  const auto& [name, row_tile, combines_tiles, balances] = blocks;
+  const auto& [name, row_tile, combines_tiles, balances, skips_long] = blocks;
   for (const auto& [rows, own] : rows_by_name)
     if (own == name)
       return {.rows = rows,
               .row_tile = row_tile,
               .combines_tiles = combines_tiles,
-              .balances = balances};
+              .balances = balances,
+              .skips_long = skips_long};
   throw InternalError("no rows " + name);
 }
 

@@ -8,7 +8,7 @@
 
 namespace flashcore::python {
 
-using NamedBlocks = std::tuple<std::string, int, bool, bool>;
+using NamedBlocks = std::tuple<std::string, int, bool, bool, bool>;
 NamedBlocks named(const DecodeBlocks& blocks);
 DecodeBlocks blocks_named(const NamedBlocks& blocks);
 

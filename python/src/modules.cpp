@@ -12,12 +12,18 @@ namespace py = pybind11;
 
 Module make_module(const std::string& name, const std::vector<const Program*>& kernels,
                    const std::vector<std::string>& workspaces,
-                   const std::vector<std::pair<std::string, std::string>>& numbers) {
+                   const std::vector<std::pair<std::string, std::string>>& numbers,
+                   const std::vector<std::string>& several_writers) {
   ModuleBuilder builder(name);
   for (const auto& [number, text] : numbers) builder.number(number, text);
   for (const std::string& workspace : workspaces) builder.workspace(workspace);
+  for (const std::string& tensor : several_writers) builder.several_writers(tensor);
   for (const Program* kernel : kernels) builder.kernel(*kernel);
   return builder.finish();
+}
+
+std::vector<std::string> names_of(std::span<const std::string> tensors) {
+  return {tensors.begin(), tensors.end()};
 }
 
 std::vector<std::string> outputs_added_to(const Module& module) {
@@ -32,7 +38,7 @@ std::vector<std::string> outputs_added_to(const Module& module) {
 void bind_modules(py::module_& m) {
   py::class_<Module>(m, "Module")
       .def(py::init(&make_module), py::arg("name"), py::arg("kernels"), py::arg("workspaces"),
-           py::arg("numbers"))
+           py::arg("numbers"), py::arg("several_writers"))
       .def_static("parse", &Module::parse, py::arg("text"))
       .def_property_readonly("name", &Module::name)
       .def_property_readonly("text", &Module::text)
@@ -42,10 +48,10 @@ void bind_modules(py::module_& m) {
                                                            module.kernels().end());
                              })
       .def_property_readonly("workspaces",
-                             [](const Module& module) {
-                               return std::vector<std::string>(module.workspaces().begin(),
-                                                               module.workspaces().end());
-                             })
+                             [](const Module& module) { return names_of(module.workspaces()); })
+      .def_property_readonly(
+          "several_writers",
+          [](const Module& module) { return names_of(module.several_writers()); })
       .def_property_readonly("added_to", &outputs_added_to)
       .def_property_readonly("numbers", [](const Module& module) {
         py::dict numbers;

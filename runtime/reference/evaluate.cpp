@@ -94,7 +94,7 @@ class Evaluation {
     };
     state.first = bound(0, 0);
     state.length = bound(1, state.first) - state.first;
-    if (axis.kind == AxisKind::parallel) return state.begin() < state.length;
+    if (axis.kind == AxisKind::parallel) return numbered_ || state.begin() < state.length;
     if (options_.tiling == Tiling::whole) state.tile = std::min(state.length, longest(axis));
     if (axis.kind == AxisKind::parallel_tiles) return numbered_ || state.begin() < state.length;
     state.count = state.tile > 0 ? (state.length + state.tile - 1) / state.tile : 0;

@@ -105,26 +105,39 @@ class Names {
   std::deque<std::vector<std::uint64_t>> memory_;
 };
 
+/// What a kernel in front has stored, and the later one has not.
+void keep_elements(const ReferenceOutput& before, ReferenceOutput& output) {
+  for (std::size_t i = 0; i < output.values.size(); ++i) {
+    if (output.written[i] || !before.written[i]) continue;
+    output.values[i] = before.values[i];
+    output.written[i] = true;
+  }
+}
+
 }  // namespace
 
 std::vector<ReferenceOutput> evaluate(const Module& module, std::span<const TensorView> tensors,
                                       std::span<const ScalarValue> scalars, int multiprocessors,
                                       ReferenceOptions options) {
   Names names(module, tensors, scalars, multiprocessors);
-  std::vector<ReferenceOutput> outputs;
+  std::vector<ReferenceOutput> outputs;  // of workspaces, too
   for (const Program& kernel : module.kernels()) {
     const ir::Function& f = kernel.function();
     const std::vector<TensorView> its_tensors = names.tensors_of(f);
     const std::vector<ScalarValue> its_scalars = names.scalars_of(f);
     for (ReferenceOutput& output : evaluate(f, its_tensors, its_scalars, options)) {
+      const auto before = find_named(outputs, output.name);
+      if (before != outputs.end() && module.has_several_writers(output.name))
+        keep_elements(*before, output);
       names.keep(*find_named(f.tensors, output.name), output);
-      if (module.is_workspace(output.name)) continue;
-      if (const auto before = find_named(outputs, output.name); before != outputs.end())
-        *before = std::move(output);  // one to which this kernel has added
+      if (before != outputs.end())
+        *before = std::move(output);
       else
         outputs.push_back(std::move(output));
     }
   }
+  std::erase_if(outputs,
+                [&](const ReferenceOutput& output) { return module.is_workspace(output.name); });
   return outputs;
 }
 

@@ -25,10 +25,11 @@ void take_contents(ReferenceOutput& output, const TensorView& view) {
 }
 
 ReferenceOutput unwritten(const ir::Tensor& tensor, const TensorView& view) {
-  ReferenceOutput output{tensor.name, {view.shape.begin(), view.shape.begin() + view.rank}, {}};
+  ReferenceOutput output{tensor.name, {view.shape.begin(), view.shape.begin() + view.rank}, {}, {}};
   std::int64_t elements = 1;
   for (const std::int64_t length : output.shape) elements *= length;
   output.values.assign(static_cast<std::size_t>(elements), tensor.unwritten.value_or(nan));
+  output.written.assign(output.values.size(), false);
   return output;
 }
 
@@ -141,6 +142,7 @@ void Memory::store(const Op& op) {
   window(op, strides, -1).for_each([&](std::int64_t element, std::int64_t at) {
     double& there = output.values[at];
     there = value.data[element] + (op.accumulation == Accumulation::none ? 0 : there);
+    output.written[static_cast<std::size_t>(at)] = true;
   });
 }
 

@@ -36,6 +36,7 @@ struct ReferenceOutput {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<double> values;
+  std::vector<bool> written;  ///< of each element, whether the program stores to it
 };
 
 /// Evaluates a verified function. `tensors` are all of the program's, in its order and in memory of

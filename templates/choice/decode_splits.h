@@ -50,7 +50,7 @@ struct DecodeBlocks {
   DecodeRows rows = DecodeRows::packed;
   int row_tile = 16;
   bool combines_tiles = false;
-  bool balances = false;  ///< DecodeSpec's
+  bool balances = false, skips_long = false;  ///< DecodeSpec's
   bool operator==(const DecodeBlocks&) const = default;
 };
 /// What decides how many splits are best for a problem with these blocks, of which some row sees so many

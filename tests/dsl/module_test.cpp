@@ -69,9 +69,9 @@ TEST(Module, TextThatDoesNotParseNamesTheLine) {
   EXPECT_EQ(
       message("module m\nnumber n 3\n"),
       "the text of a module, line 2: expected a name, a colon and an expression, found \"n 3\"");
-  EXPECT_EQ(
-      message("module m\n\ntensor t\n"),
-      "the text of a module, line 3: expected number, workspace or program, found \"tensor t\"");
+  EXPECT_EQ(message("module m\n\ntensor t\n"),
+            "the text of a module, line 3: expected number, workspace, several_writers or program, "
+            "found \"tensor t\"");
 }
 
 TEST(Module, OutputsOfOneKernelAreInputsOfLaterOnes) {
@@ -102,7 +102,14 @@ TEST(Module, KernelsThatDoNotFitAreRefused) {
               m.kernel(add_one("b", "z", "y"));
             }),
             "the module m: a and b both write y; the later one would overwrite the earlier; write "
-            "a tensor in one kernel");
+            "a tensor in one kernel, or declare it with several_writers, if each writes other "
+            "elements");
+  EXPECT_EQ(refusal([](ModuleBuilder& m) {
+              m.several_writers("y");
+              m.kernel(add_one("a", "x", "y"));
+            }),
+            "the module m: y is declared with several_writers, and one kernel writes it; leave the "
+            "declaration out");
   EXPECT_EQ(refusal([](ModuleBuilder& m) {
               m.kernel(add_one("b", "y", "z"));
               m.kernel(add_one("a", "x", "y"));

@@ -69,17 +69,21 @@ def draw_case(seed: int, number: int) -> Case:
     }
     rng = random.Random(f"{seed} case {number}")
     most = kernel["q_len"]
-    batch = rng.choice((1, 2, 3, 5, 8, 17, 40, 70, 150) if most < 40 else (1, 2, 5, 8, 11))
+    batch = rng.choice((1, 2, 3, 5, 8, 17, 40, 70, 150) if most < 40 else (1, 2, 5, 8, 11, 30))
     lens = draw_lens(rng, batch)
     if most >= 40:
         lens = tuple(min(length, 4000) for length in lens)
     rows = [most] * batch
     if kernel["layout"] == "thd":
-        kind = rng.choice(("equal", "any", "one chunk"))
+        kind = rng.choice(("equal", "any", "one chunk", "few chunks"))
         chunk = rng.randrange(batch)
         if kind != "equal":
             rows = [rng.randint(0, most) if kind == "any" or b == chunk else min(most, 1)
                     for b in range(batch)]  # fmt: skip
+        if kind == "few chunks":
+            # Of other sequences, some have no row, and some a few, as in speculative decoding.
+            rows = [rows[chunk] if rng.random() < 0.2 else min(most, rng.choice((0, 1, 1, 1, 3)))
+                    for _ in range(batch)]  # fmt: skip
     return Case(**kernel, batch=batch, lens=lens, rows=tuple(rows))
 
 

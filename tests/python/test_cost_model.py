@@ -180,7 +180,7 @@ def test_a_table_decides_which_calls_are_split():
             family["launch_us"] += 1e4
         return _core.decode_choice_with(spec, TARGET, problem, json.dumps([entry]), GPU)
 
-    assert chosen("families") == ("packed", 16, False, False)
+    assert chosen("families") == ("packed", 16, False, False, False)
     assert chosen("decoding") is None
 
 

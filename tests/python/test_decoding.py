@@ -212,7 +212,38 @@ def test_wrong_starts_of_packed_rows_read_nothing_outside(rng, starts, longest):
     keys = np.array([0, 200, 300], np.int32)
     every = q, k, k, np.zeros_like(q), np.array(starts, np.int32), keys
     numbers = {"scale": 0.125, "max_q_len": longest}
-    launch(kernel, ("packed", 16, False, True), every, False, **numbers)
+    launch(kernel, ("packed", 16, False, True, False), every, False, **numbers)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("page_size", [None, 12, 16])
+def test_sequences_of_which_some_are_long(rng, target, page_size):
+    """Those of few query rows have their keys split, and another kernel computes the others."""
+    q_lens, kv_lens = (1, 150, 4, 0, 5, 3, 64), (700, 300, 20, 9, 150, 1, 64)
+    kernel = shipped(
+        target, head_dim=64, heads=4, kv_heads=1, layout="thd", mask=fc.causal(),
+        page_size=page_size, kv_lens=page_size is not None,
+    )  # fmt: skip
+    starts, keys = (np.cumsum([0, *lens]).astype(np.int32) for lens in (q_lens, kv_lens))
+    q = random(rng, (starts[-1] + 2, 4, 64), "bf16")
+    k, v = (random(rng, (keys[-1], 1, 64), "bf16") for _ in range(2))
+    of_keys = k, v, keys
+    tables = []
+    if page_size:
+        (k_pages, v_pages), table = packed_pages(rng, keys, page_size, k, v)
+        of_keys, tables = (k_pages, v_pages, np.array(kv_lens, np.int32)), [table]
+    out, lse = np.full_like(q, 7), np.full((4, q.shape[0]), 7, np.float32)
+    every = q, *of_keys[:2], out, lse, *tables, starts, of_keys[2]
+    blocks = _core.DecodeChooser(kernel.spec.to_json(), target).reachable(150, 150)
+    mixed = next(one for one in blocks if one[4])
+    launch(kernel, mixed, every, True, scale=64**-0.5, max_q_len=170)
+    for i, n in enumerate(q_lens):
+        rows, cols = slice(*starts[i : i + 2]), slice(*keys[i : i + 2])
+        if n:
+            own = out[rows], lse[:, rows], q[rows], k[cols], v[cols]
+            own = [np.moveaxis(x, 0, -2)[None] if x.ndim == 3 else x[None] for x in own]
+            assert_close(*own, mask="causal(bottom_right)")
+    assert (out[starts[-1] :] == 7).all() and (lse[:, starts[-1] :] == 7).all()
 
 
 def packed_pages(rng, starts, page_size, *arrays):
@@ -243,7 +274,7 @@ def test_sequences_of_different_lengths(rng, target, q_len):
         k[b, :, n:] = v[b, :, n:] = np.nan
     chooser = _core.DecodeChooser(kernel.spec.to_json(), target)
     blocks = chooser.blocks(8, 4, q_len, 1500, H200)
-    assert blocks == ("packed", 16, False, True)
+    assert blocks == ("packed", 16, False, True, False)
     out, lse = np.full(q.shape, np.nan, q.dtype), np.full(q.shape[:3], np.nan, np.float32)
     launch(kernel, blocks, (q, k, v, out, lse, lens), True, scale=64**-0.5)
     for b, n in enumerate(lens):
@@ -258,7 +289,9 @@ def test_sequences_of_different_lengths(rng, target, q_len):
 def test_a_plan_is_a_program_like_any_other():
     """Its outputs, which a call makes, have an element more than there are sequences."""
     spec = fc.AttentionSpec(head_dim=64, kv_lens=True)
-    core, texts = _core.attention_decode(spec.to_json(), "sm_90a", ("packed", 16, False, True))
+    core, texts = _core.attention_decode(
+        spec.to_json(), "sm_90a", ("packed", 16, False, True, False)
+    )
     program = fc.Module._of(core).programs[0]
     plan = fc.jit(program, schedule=fc.Schedule.from_json(texts[0][0]), target="sm_90a")
     lens = np.array([0, 300, 5000], np.int32)

@@ -18,7 +18,8 @@ class Module:
     writes it is undefined. `numbers` are computed by every launch: lengths that only workspaces
     have, or i32 scalars of the programs, as expressions of whole numbers in the language of masks,
     of the named extents of the module's arguments, its i32 scalars, numbers in front, and
-    `multiprocessors`, those of the GPU.
+    `multiprocessors`, those of the GPU. Each tensor is stored by one program, but those of
+    `several_writers`, to other elements of which each program stores.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Module:
         programs: Sequence[Program],
         workspaces: Sequence[str] = (),
         numbers: Mapping[str, str] | None = None,
+        several_writers: Sequence[str] = (),
     ):
         """Raises SpecError with the first reason that the programs do not fit together."""
         if not arguments.is_text(name):
@@ -38,7 +40,9 @@ class Module:
                 raise arguments.refusal(f"a program of {name}", program, "it is none", fix)
         wanted = list(arguments.names("workspaces", workspaces))
         pairs = [(key, str(text)) for key, text in (numbers or {}).items()]
-        self._core = _core.Module(name, [program._core for program in programs], wanted, pairs)
+        shared = list(arguments.names("several_writers", several_writers))
+        cores = [program._core for program in programs]
+        self._core = _core.Module(name, cores, wanted, pairs, shared)
         self._programs = tuple(programs)
 
     @classmethod
@@ -79,6 +83,10 @@ class Module:
     @property
     def numbers(self) -> dict[str, str]:
         return self._core.numbers
+
+    @property
+    def several_writers(self) -> tuple[str, ...]:
+        return tuple(self._core.several_writers)
 
     @property
     def text(self) -> str:

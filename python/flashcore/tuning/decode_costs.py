@@ -78,7 +78,7 @@ def draw_splits(
     rng: random.Random, spec: AttentionSpec, blocks: Blocks, problem: Problem, multiprocessors: int
 ) -> int:
     """A number of splits near one that fills the multiprocessors."""
-    rows, row_tile, combines_tiles, _ = blocks
+    rows, row_tile, combines_tiles, *_ = blocks
     batch, heads, q_len, kv_len = problem
     packs = rows != "of_head"
     own_heads = (spec.kv_heads or heads) if packs else heads
@@ -114,7 +114,11 @@ def launch_of_splits(built: Ordered, spec: AttentionSpec, splits: int | None = N
     if splits is not None:
         own = kernels.module
         module = Module(
-            own.name, own.programs, own.workspaces, own.numbers | {"splits": str(splits)}
+            own.name,
+            own.programs,
+            own.workspaces,
+            own.numbers | {"splits": str(splits)},
+            own.several_writers,
         )
         kernels = ModuleKernel(module, kernels.kernels, kernels.target)
     scalars = (1 / math.sqrt(spec.head_dim),)

@@ -49,7 +49,7 @@ class Measurements:
     """Spec as JSON, problem, and the time of each schedule as JSON."""
     added: list[tuple[str, str, str, Problem, float, float]] = field(default_factory=list)
     """A spec, another that computes more, a schedule, a problem, the times of both (terms.py)."""
-    split: list[tuple[str, Problem, tuple[str, int, bool, bool], int, float]] = field(
+    split: list[tuple[str, Problem, tuple[str, int, bool, bool, bool], int, float]] = field(
         default_factory=list
     )
     """Spec, problem, the blocks of decoding, into how many splits, and the time."""
@@ -77,8 +77,8 @@ class Measurements:
         read.rows = [(spec, _problem(p), times) for spec, p, times in read.rows]
         read.added = [(a, b, c, _problem(p), us, more) for a, b, c, p, us, more in read.added]
         read.split = [
-            (spec, _problem(p), (rows, tile, tiled, any(balances)), splits, us)
-            for spec, p, (rows, tile, tiled, *balances), splits, us in read.split
+            (spec, _problem(p), (rows, tile, tiled, any(more[:1]), any(more[1:])), splits, us)
+            for spec, p, (rows, tile, tiled, *more), splits, us in read.split
         ]
         return read
 
