@@ -72,8 +72,8 @@ class ProgramBuilder {
   /// segment is clipped to the dimension, so that wrong numbers read and write nothing outside the
   /// tensors.
   ///
-  /// Stands at the top of the program; only scalars may stand in front of it. Along an axis of
-  /// parallel_tiles or parallel the grid has blocks for segments of up to `longest` positions, an i32
+  /// Stands at the top of the program; only scalars may stand in front of it. Along a
+  /// parallel_tiles axis the grid has blocks for segments of up to `longest` positions, an i32
   /// scalar argument; positions beyond that are not computed. Without it the grid has blocks for
   /// segments as long as the whole dimension.
   void segment(Axis axis, Operand begin, Operand end, const At& at = At::current());

@@ -47,6 +47,25 @@ void check_decode(const DecodeSpec& spec) {
            "layout thd and balances = true, or skips_long = false");
 }
 
+/// o, and lse if the spec asks for it.
+struct Outputs {
+  const AttentionTensors& t;
+  Tensor o, lse;
+
+  explicit Outputs(const AttentionTensors& tensors)
+      : t(tensors), o(t.output("o", t.heads, t.q_len, t.spec->stored_value_dim())) {
+    if (t.spec->lse) lse = t.row_output("lse");
+  }
+
+  /// What the sums of rows come to, or nothing where they are `empty`.
+  void store_rows(const Index& head, const Index& rows, Axis columns, const State& sums,
+                  const SoftmaxUnits& units, const Tile& empty) const {
+    const Tile inverse = where(empty, 0.f, 1.f / sums.row_sum).named("inverse");
+    store(t.at(o, head, rows, columns), cast(sums.out * inverse, t.spec->dtype));
+    if (t.spec->lse) store(t.at(lse, head, rows), units.lse_of(empty, sums.row_max, sums.row_sum));
+  }
+};
+
 }  // namespace
 
 Program attention_decode_split(const DecodeSpec& decode) {
@@ -110,7 +129,16 @@ Program attention_decode_split(const DecodeSpec& decode) {
     return State{row_max, s.row_sum * decay + reduce_sum(probs, cols),
                  s.out * decay + dot(cast(probs, spec.dtype), value)};
   });
-  const Index row_at = plan && spec.packed() ? Index(at.row) : at.row_at;
+  Index row_at = at.row_at;
+  if (plan) {
+    // What is the sum over one split alone needs no combination. Rows of -1 are not stored.
+    const Tile alone = plan->count_splits() == 1;
+    const Tile place = spec.packed() ? where(at.row < own.q_len, at.row + own.q_begin, -1) : at.row;
+    Tile empty = last.row_sum == 0.f;
+    if (spec.q_lens) empty = empty || at.row >= own.q_len;
+    Outputs(t).store_rows(at.head_at, where(alone, place, -1), dv, last, units, empty);
+    row_at = where(alone, -1, at.row);
+  }
   store(partial.at(partial.values, at.head_at, split, row_at, dv), last.out);
   // As the weights were made with it: the rounding error of the product is the same in all of them.
   store(partial.at(partial.maxima, at.head_at, split, row_at), units.in_base2(last.row_max));
@@ -164,64 +192,70 @@ State combine_rows(ProgramBuilder& b, const DecodePartials& in, int most, Axis r
   return all;
 }
 
+/// Has a row be one of the block's own sequence, if that has several splits, and says where `o` has it.
+Index place_in_sequence(const AttentionTensors& t, const SplitPlan& plan, Axis row,
+                        const Tensor& o) {
+  ProgramBuilder& b = *t.builder;
+  const auto if_several = [&](const Tile& rows) { return where(plan.count_splits() > 1, rows, 0); };
+  const Tile all_rows = length(o, t.length_dim());
+  if (!t.spec->packed()) {
+    b.segment(row, 0, if_several(all_rows));
+    return row;
+  }
+  const Tensor starts = b.input("cu_seqlens_q", DType::i32, {t.batch_size + 1});
+  const Tile begin = load(starts(t.sequence())), end = load(starts(t.sequence() + 1));
+  b.segment(row, 0, if_several(end - begin));
+  // Whatever the starts are, nothing is written outside the tensors.
+  return minimum(maximum(begin + index(row), 0), all_rows - 1).named("place");
+}
+
 }  // namespace
 
 Program attention_decode_combine(const DecodeSpec& decode) {
   check_decode(decode);
   const AttentionSpec& spec = decode.attention;
-  const bool finds_sequences = decode.balances && spec.packed();
   ProgramBuilder b("attention_decode_combine");
-  AttentionTensors t = declare_attention(
-      b, spec, Heads::queries, finds_sequences ? Sequences::computed : Sequences::along_an_axis);
-  const Axis row =
-      decode.combines_tiles ? b.parallel_tiles("rows", t.q_len) : b.parallel("row", t.q_len);
+  AttentionTensors t = declare_attention(b, spec);
+  const bool of_a_sequence = decode.balances && spec.packed();
+  const Axis row = decode.combines_tiles
+                       ? b.parallel_tiles("rows", t.q_len)
+                       : b.parallel("row", of_a_sequence ? Extent("most_rows") : t.q_len);
   const Axis dv = b.whole("dv", spec.stored_value_dim());
   const DecodePartials in(t, decode, [&](const char* name, const auto& dims) {
     return b.input(name, DType::f32, dims);
   });
-  const Tensor o = t.output("o", t.heads, t.q_len, spec.stored_value_dim());
-  const Tensor lse = spec.lse ? t.row_output("lse") : Tensor();
-  Index own_row = row, place = row;
+  const Outputs outputs(t);
+  Index place = row;
   State last;
   if (decode.combines_tiles) {
     t.set_segments_alone(row, Heads::queries);
     last = combine_rows(b, in, most_combined_splits(spec, decode.rows), row, dv);
   } else {
-    if (finds_sequences) {
-      const Tensor first_row = b.input("first_row", DType::i32, {t.batch_size + 1});
-      const Tensor starts = b.input("cu_seqlens_q", DType::i32, {t.batch_size + 1});
-      // The rows of sequences that have splits are numbered one sequence behind the other.
-      b.segment(row, 0, load(first_row(length(first_row, 0) - 1)),
-                b.scalar("most_split_rows", DType::i32));
-      t.own_sequence = (searchsorted(first_row, index(row)) - 1).named("sequence");
-      const Tile of_sequence = index(row) - load(first_row(t.own_sequence));
-      own_row = of_sequence;
-      // Whatever the starts are, nothing is written outside the tensors.
-      const Tile at = load(starts(t.own_sequence)) + of_sequence;
-      place = minimum(maximum(at, 0), length(o, 0) - 1).named("place");
-    }
     const Axis splits = b.tiles("splits", Extent("splits"));
-    if (decode.balances) SplitPlan(t).place_splits(splits);
-    last = combine_row(b, in, splits, own_row, dv);
+    if (decode.balances) {
+      const SplitPlan plan(t);
+      place = place_in_sequence(t, plan, row, outputs.o);
+      plan.place_splits(splits);
+    }
+    last = combine_row(b, in, splits, row, dv);
   }
   Tile empty = last.row_sum == 0.f;
   if (spec.q_lens) empty = empty || index(row) >= t.given_length("q_lens");
-  const Tile inverse = where(empty, 0.f, 1.f / last.row_sum).named("inverse");
-  store(t.at(o, t.head, place, dv), cast(last.out * inverse, spec.dtype));
-  if (spec.lse) store(t.at(lse, place), SoftmaxUnits{}.lse_of(empty, last.row_max, last.row_sum));
+  outputs.store_rows(t.head, place, dv, last, SoftmaxUnits{}, empty);
   return b.finish();
 }
 
 Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& model) {
   ModuleBuilder m("attention_decode");
   if (spec.balances) {
+    m.several_writers("o");
+    if (spec.attention.lse) m.several_writers("lse");
     // A block of a long split, among short ones, reads contiguous keys no faster than those in pages.
     AttentionSpec in_pages = spec.attention;
     in_pages.page_size = std::max(in_pages.page_size, 1);
     const SplitCosts costs = split_costs(in_pages, {spec.rows, row_tile}, model);
     add_plan_numbers(m, spec, row_tile, costs);
     for (const char* workspace : {"first_split", "split_keys"}) m.workspace(workspace);
-    if (spec.attention.packed()) m.workspace("first_row");
     if (spec.skips_long)
       for (const char* list : {"long_in_front", "long_sequences", "long_starts"}) m.workspace(list);
     m.kernel(attention_decode_plan(spec, costs));
@@ -234,11 +268,7 @@ Module attention_decode(const DecodeSpec& spec, int row_tile, const CostModel& m
                                              spec.attention.group()));
   m.kernel(attention_decode_split(spec));
   m.kernel(attention_decode_combine(spec));
-  if (spec.skips_long) {
-    m.several_writers("o");
-    if (spec.attention.lse) m.several_writers("lse");
-    m.kernel(attention_forward_of_long(spec.attention));
-  }
+  if (spec.skips_long) m.kernel(attention_forward_of_long(spec.attention));
   return m.finish();
 }
 

@@ -51,13 +51,13 @@ struct DecodeSpec {
 /// have none, a sum of 0 and zeros.
 ///
 /// Where splits are balanced partials have no batch either, and of packed sequences the rows of one alone,
-/// most_rows: the splits of one sequence follow those of the other. Inputs besides: first_split and
-/// split_keys, which attention_decode_plan makes (decode_plan.h).
+/// most_rows: the splits of one sequence follow those of the other. Of a sequence with one split nothing is
+/// partial: o is stored here, and lse if the spec asks for it. Inputs besides: first_split and split_keys,
+/// which attention_decode_plan makes (decode_plan.h).
 Program attention_decode_split(const DecodeSpec& spec);
 
 /// Inputs partial, partial_max, partial_sum, q_lens if the spec has it, first_split where it balances,
-/// and then of packed sequences cu_seqlens_q and first_row; scalar most_split_rows of these, how many rows
-/// have splits at the most.
+/// and then of packed sequences cu_seqlens_q.
 /// Outputs o, and lse if the spec asks for it. A row that sees no key gives zeros and, without a sink, an
 /// lse of -inf.
 Program attention_decode_combine(const DecodeSpec& spec);

@@ -219,9 +219,10 @@ Access AttentionTensors::at(const Tensor& tensor, const Index& head_index, const
   return tensor(at_sequence(), head_index, rows, columns);
 }
 
-Access AttentionTensors::at(const Tensor& tensor, const Index& rows) const {
-  if (spec->packed()) return tensor(head, rows);
-  return tensor(at_sequence(), head, rows);
+Access AttentionTensors::at(const Tensor& tensor, const Index& head_index,
+                            const Index& rows) const {
+  if (spec->packed()) return tensor(head_index, rows);
+  return tensor(at_sequence(), head_index, rows);
 }
 
 Access AttentionTensors::at_aligned(const Tensor& tensor, Axis rows) const {

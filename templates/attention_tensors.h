@@ -117,7 +117,10 @@ struct AttentionTensors {
   [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows,
                           const Index& columns) const;
   /// tensor(batch, head, rows) of a row_output.
-  [[nodiscard]] Access at(const Tensor& tensor, const Index& rows) const;
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& head_index, const Index& rows) const;
+  [[nodiscard]] Access at(const Tensor& tensor, const Index& rows) const {
+    return at(tensor, head, rows);
+  }
   [[nodiscard]] Access at_aligned(const Tensor& tensor, Axis rows) const;
   /// The positions of the scores over [rows, cols]. Outside a loop over them, cols has no position.
   [[nodiscard]] ScoreSite site(Axis rows, Axis cols) const;

@@ -15,6 +15,12 @@ const char* name_of(DecodeRows rows) {
   return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
 }
 
+/// The grid of attention_forward_of_long counts tiles of as many long sequences as there may be: a block for each
+/// multiprocessor, and not for each tile, suits few as well.
+constexpr AttentionProblem many_long{.batch = 64, .heads = 32, .q_len = 2048, .kv_len = 4096};
+/// Sequences of so many rows still have splits, as in speculative decoding.
+constexpr int rows_beside_long = 4;
+
 /// The smallest tile that has room for so many rows, and the largest for more.
 int packed_tile(std::int64_t rows) { return rows <= 16 ? 16 : rows <= 32 ? 32 : most_decode_rows; }
 
@@ -34,7 +40,9 @@ DecodeChooser::DecodeChooser(AttentionSpec spec, const Target& target,
     if (spec_.kv_lens || spec_.packed()) add({.row_tile = tile, .balances = true});
   }
   if (spec_.packed())
-    add({.row_tile = packed_tile(spec_.group()), .balances = true, .skips_long = true});
+    add({.row_tile = packed_tile(rows_beside_long * spec_.group()),
+         .balances = true,
+         .skips_long = true});
   if (!target.wgmma) return;
   const int widest = std::max(spec_.head_dim, spec_.value_dim());
   for (const bool combines_tiles : {false, true}) {
@@ -62,6 +70,7 @@ bool DecodeChooser::can_have(const DecodeBlocks& blocks, const AttentionProblem&
 std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProblem& problem) const {
   const std::int64_t longest = problem.longest_q_len;
   if (!spec_.packed() || longest <= most_decode_rows / spec_.group()) return std::nullopt;
+  if (spec_.batch || spec_.q_len) return std::nullopt;  // predictions are for these alone
   const std::int64_t further_rows = problem.batch * (problem.q_len - 1);
   const std::int64_t long_ones = std::max<std::int64_t>(1, quotient_up(further_rows, longest - 1));
   const std::int64_t of_one_row = problem.batch - long_ones;
@@ -85,7 +94,9 @@ DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,
     return std::min(1., static_cast<double>(tiles) / static_cast<double>(multiprocessors));
   };
   const double together = long_us * busy(mixed.long_ones) + one_row_us * busy(mixed.of_one_row);
-  return {fastest(mixed.of_one_row, multiprocessors).us + long_us,
+  const ScheduleChooser& chooser = chooser_of_whole(whole);
+  const double own_us = chooser.predict_us(mixed.long_ones, chooser.choose(many_long));
+  return {fastest(mixed.of_one_row, multiprocessors).us + (own_us < infinite ? own_us : long_us),
           std::max({long_us, one_row_us, together})};
 }
 
@@ -136,11 +147,16 @@ DecodeChooser::Split DecodeChooser::fastest(const AttentionProblem& problem,
   return fastest;
 }
 
+const ScheduleChooser& DecodeChooser::chooser_of_whole(const ScheduleChooser* whole) const {
+  if (whole) return *whole;
+  std::call_once(asked_, [&] { own_whole_.emplace(spec_, target_, "", model_); });
+  return *own_whole_;
+}
+
 double DecodeChooser::whole_us(const AttentionProblem& problem, std::int64_t multiprocessors,
                                const ScheduleChooser* whole) const {
   if (model_) {
-    if (!whole) std::call_once(asked_, [&] { own_whole_.emplace(spec_, target_, "", model_); });
-    const double us = (whole ? *whole : *own_whole_).predict_us(problem);
+    const double us = chooser_of_whole(whole).predict_us(problem);
     if (us < infinite) return us;
   }
   // Nothing was measured for the target, or for kernels that copy keys row by row, as those of small
@@ -235,9 +251,7 @@ Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& t
                                  attention_decode_combine_schedules(decode, target)}};
   if (decode.balances)
     made.schedules.insert(made.schedules.begin(), attention_decode_plan_schedules(target));
-  // The grid counts tiles of many long sequences: blocks for each of those, not for each tile, suit few as well.
-  const AttentionProblem chunks{.batch = 64, .heads = 32, .q_len = 2048, .kv_len = 4096};
-  if (decode.skips_long) made.schedules.push_back(attention_schedules(spec, target, chunks));
+  if (decode.skips_long) made.schedules.push_back(attention_schedules(spec, target, many_long));
   return made;
 }
 

@@ -67,6 +67,8 @@ class DecodeChooser {
   };
 
   [[nodiscard]] const CostModel& model() const { return model_ ? *model_ : CostModel::first(); }
+  /// `whole`, or a chooser of its own.
+  [[nodiscard]] const ScheduleChooser& chooser_of_whole(const ScheduleChooser* whole) const;
   [[nodiscard]] bool can_have(const DecodeBlocks& blocks, const AttentionProblem& problem) const;
   /// Packed sequences of which some have many query rows, and the others one.
   struct Mixed {

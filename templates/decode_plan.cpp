@@ -89,8 +89,7 @@ struct Candidates {
 /// What the sequences in front of one have together.
 struct InFront {
   Tile splits;
-  std::vector<Tile> rows;       ///< of packed ones that have splits
-  std::vector<Tile> long_ones;  ///< how many of them have none
+  std::vector<Tile> long_ones;  ///< how many of them are long
 };
 
 /// Microseconds beside what any length takes. All blocks together read at the speed of the memory, and one
@@ -152,14 +151,11 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   const auto in_front = [&](const Tile& own) {
     return reduce_sum(where(index(sequences) < index(number), as_f32(own), 0.f), sequences);
   };
-  InFront nothing{b.fill({number}, 0), {}, {}};
-  if (spec.attention.packed()) nothing.rows.push_back(b.fill({number}, 0));
+  InFront nothing{b.fill({number}, 0), {}};
   if (spec.skips_long) nothing.long_ones.push_back(b.fill({number}, 0));
   const InFront sums = b.loop(sequences, nothing, [&](const InFront& sum) {
     const Tile at = index(sequences);
-    InFront next{sum.splits + in_front(of.splits(at, length_of_split)), {}, {}};
-    for (const Tile& rows : sum.rows)
-      next.rows.push_back(rows + in_front(of.if_split(at, of.rows(at))));
+    InFront next{sum.splits + in_front(of.splits(at, length_of_split)), {}};
     for (const Tile& long_ones : sum.long_ones)
       next.long_ones.push_back(long_ones +
                                in_front(where(of.is_long(at), 1, b.constant(0, DType::i32))));
@@ -167,7 +163,6 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   });
   store(first_split(number), cast(sums.splits, DType::i32));
   const auto declare = [&](const char* name) { return b.output(name, DType::i32, {batch + 1}); };
-  for (const Tile& rows : sums.rows) store(declare("first_row")(number), cast(rows, DType::i32));
   for (const Tile& long_ones : sums.long_ones) {
     const Tile in_front = cast(long_ones, DType::i32), at = index(number);
     store(declare("long_in_front")(number), in_front);
@@ -207,6 +202,11 @@ void SplitPlan::place_splits(Axis splits) const {
   t_.builder->segment(splits, begin, load(first_split_(own + 1)));
 }
 
+Tile SplitPlan::count_splits() const {
+  const Tile own = t_.sequence();
+  return load(first_split_(own + 1)) - load(first_split_(own));
+}
+
 void place_in_long_sequences(AttentionTensors& t) {
   const auto list = [&](const char* name) {
     return t.builder->input(name, DType::i32, {t.batch_size + 1});
@@ -238,8 +238,6 @@ void add_plan_numbers(ModuleBuilder& m, const DecodeSpec& spec, int row_tile,
                                         : size(a.kv_len, "Sk");
   m.number("most_rows", rows);
   m.number("most_keys", keys);
-  if (a.packed())
-    m.number("most_split_rows", fmt::format("min({}, {} * most_rows)", size(a.q_len, "Tq"), batch));
   m.number("row_tiles",
            fmt::format("max(1, ({} * {} + {}) // {})", rows, a.group(), row_tile - 1, row_tile));
   m.number("head_blocks", fmt::format("max(1, {} * row_tiles)", heads));

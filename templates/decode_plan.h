@@ -17,8 +17,7 @@ namespace flashcore {
 /// rows; row_tiles, the last alone; block_slots, how many blocks the GPU holds at once; and splits, which
 /// are more than sequences. Outputs, i32 [batch + 1]: first_split, the number of each sequence's first split,
 /// and behind the last sequence how many splits there are, at most `splits`; and split_keys, how many keys
-/// each split of a sequence has at the most, whole tiles; of packed sequences first_row besides, how many rows
-/// the sequences in front have that have splits, too. Where the spec skips long sequences also
+/// each split of a sequence has at the most, whole tiles. Where the spec skips long sequences also
 /// long_in_front, how many of the sequences in front are long; and for each of these, in their order, its
 /// number, long_sequences, and its first row, long_starts; behind them long_starts has the end of all. Of 32 lengths of splits, those that give no more
 /// than `splits`, it takes the one that is predicted to take least with `costs`. Counts are exact up to
@@ -40,6 +39,8 @@ class SplitPlan {
   [[nodiscard]] SplitShare load_share(Axis split) const;
   /// Places an axis in the splits of the block's own sequence.
   void place_splits(Axis splits) const;
+  /// How many splits the block's own sequence has.
+  [[nodiscard]] Tile count_splits() const;
 
  private:
   [[nodiscard]] Tensor declare(const char* name) const;

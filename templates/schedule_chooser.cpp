@@ -217,6 +217,14 @@ double ScheduleChooser::predict_us(const AttentionProblem& given) const {
   return fastest.us;
 }
 
+double ScheduleChooser::predict_us(const AttentionProblem& given, std::size_t list) const {
+  const AttentionProblem problem = assumed(as_fixed_by(traits_.spec, given));
+  const auto found = std::ranges::find(candidates_, list, &Candidate::list);
+  if (found == candidates_.end()) return std::numeric_limits<double>::infinity();
+  const CostedSchedule& cost = found->cost;
+  return cost.time_us(problem, traits_.mask.visible_keys(problem, cost.row_tiles()));
+}
+
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
   const AttentionProblems problems = as_fixed_by(traits_.spec, given);
   std::vector<std::size_t> numbers{choose(AttentionProblem{})};

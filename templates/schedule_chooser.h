@@ -54,6 +54,8 @@ class ScheduleChooser : public ScheduleChoice {
   /// How long that one takes in microseconds, as predicted; infinite without a model. A launch that
   /// asks for the problem's list next predicts nothing again.
   [[nodiscard]] double predict_us(const AttentionProblem& problem) const;
+  /// The same under the schedules of the list of this number; infinite where the model does not know them.
+  [[nodiscard]] double predict_us(const AttentionProblem& problem, std::size_t list) const;
 
   /// The number of every list that a problem of the range may get; the first is that for a problem
   /// of unknown size.

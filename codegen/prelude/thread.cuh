@@ -29,6 +29,9 @@ FC_DEVICE int uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 // Whether the condition holds in all 32 lanes, which all call it.
 FC_DEVICE bool all_lanes(bool holds) { return __all_sync(0xffffffffu, holds) != 0; }
 
+// In how many of the 32 lanes, which all call it, the condition holds.
+FC_DEVICE int count_lanes(bool holds) { return __popc(__ballot_sync(0xffffffffu, holds)); }
+
 // The same value, but one the compiler cannot compute ahead: what is derived from it inside a loop
 // stays there, as an offset of an instruction rather than a register of its own.
 FC_DEVICE u32 in_place(u32 address) {

@@ -92,9 +92,10 @@ void KernelPrinter::print_find_segment(const Op& op) {
 
 void KernelPrinter::print_searchsorted(const Op& op) {
   const ValueId found = op.results[0];
-  storage_[found.index] = constant("int", f_[found].name,
-                                   fmt::format("fc::searchsorted({}, {}, {})", source_pointer(op),
-                                               scalar(op.operands[1]), scalar(op.operands[0])));
+  storage_[found.index] =
+      constant("int", f_[found].name,
+               fmt::format("fc::searchsorted({}, {}, {}{})", source_pointer(op),
+                           scalar(op.operands[1]), scalar(op.operands[0]), role_ ? "" : ", lane"));
 }
 
 // ---- blocks that add to the same elements in order

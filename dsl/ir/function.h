@@ -35,7 +35,7 @@ struct Axis {
   /// In each block the axis covers a segment of the dimension it indexes; an op `segment` says
   /// which.
   bool ragged = false;
-  /// Of a ragged axis of parallel_tiles or parallel: the i32 parameter with the length of the longest segment,
+  /// Of a ragged axis of parallel_tiles: the i32 parameter with the length of the longest segment,
   /// which determines the grid. Empty: as long as the dimension.
   std::string longest;
   /// The axis of tiles that this one is another name of: the same positions, and the same current

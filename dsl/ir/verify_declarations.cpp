@@ -29,9 +29,9 @@ void check_ragged(const Function& f, const Axis& axis) {
                      "use tiles, parallel_tiles or parallel",
                      {}});
   if (axis.longest.empty()) return;
-  if (!axis.ragged || axis.kind == AxisKind::tiles)
+  if (!axis.ragged || axis.kind != AxisKind::parallel_tiles)
     throw SpecError({fmt::format("axis {} with a longest segment of {}", axis.name, axis.longest),
-                     "it sizes the grid along a ragged axis of parallel_tiles or parallel",
+                     "it sizes the grid along a ragged axis of parallel_tiles",
                      "leave it out",
                      {}});
   for (const Parameter& parameter : f.parameters)

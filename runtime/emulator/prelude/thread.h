@@ -40,4 +40,10 @@ FC_DEVICE bool all_lanes(bool holds, int line = __builtin_LINE()) {
   return all != 0;
 }
 
+FC_DEVICE int count_lanes(bool holds, int line = __builtin_LINE()) {
+  int count = holds ? 1 : 0;
+  for (int mask = 1; mask < 32; mask *= 2) count += shuffle_xor(count, mask, line);
+  return count;
+}
+
 }  // namespace fc

@@ -68,8 +68,7 @@ TEST(Verify, RaggedAxes) {
             "  try: declare it");
   EXPECT_EQ(ragged("axis rows: parallel_tiles N longest most\n", ""),
             "axis rows with a longest segment of most\n"
-            "  why: it sizes the grid along a ragged axis of parallel_tiles or parallel\n  try: "
-            "leave it out");
+            "  why: it sizes the grid along a ragged axis of parallel_tiles\n  try: leave it out");
   EXPECT_EQ(ragged("axis rows: whole N ragged\n", place),
             "axis rows is whole and ragged\n"
             "  why: a tile along it has as many elements in every block\n"

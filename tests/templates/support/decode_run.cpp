@@ -97,9 +97,17 @@ class Definition {
   }
 
   [[nodiscard]] bool has_large_scores() const { return p_.spread > 1; }
-  /// Of numbers that no sequence has a split for, nothing is written.
-  [[nodiscard]] bool may_leave(const std::string& output) const {
-    return balances_ && output.starts_with("partial");
+  /// Of balanced splits each program stores what the other does not: the sums of sequences with several splits,
+  /// or the output. `compare` finds what none has stored.
+  [[nodiscard]] bool may_leave_elements() const { return balances_; }
+
+  /// What a program has stored. What it has not is NaN, and stays as it was.
+  void take(const std::string& output, Values stored) {
+    Values& before = given[output];
+    if (balances_ && before.size() == stored.size())
+      for (std::size_t i = 0; i < stored.size(); ++i)
+        if (std::isnan(stored[i])) stored[i] = before[i];
+    before = std::move(stored);
   }
 
   std::map<std::string, Values> given;
@@ -241,11 +249,11 @@ std::string launch(const Program& program, const ScheduledKernel& kernel, Defini
   // divides away.
   std::string report = definition.has_large_scores() ? "" : run.compare();
   for (const OutputCoverage& output : emulated.outputs)
-    if (output.unwritten && !definition.may_leave(output.name))
+    if (output.unwritten && !definition.may_leave_elements())
       report += fmt::format("{} elements are not written\n", output.unwritten);
   const auto& tensors = program.function().tensors;
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (tensors[t].output) definition.given[tensors[t].name] = run.values(t);
+    if (tensors[t].output) definition.take(tensors[t].name, run.values(t));
   if (!report.empty()) report += fmt::format("  under {}\n", to_json(kernel.schedule));
   return report;
 }
@@ -280,9 +288,10 @@ std::string compare_decode(const std::vector<ProgramKernels>& programs, const De
     if (program.kernels.empty()) return "no schedule fits\n";
     runs = std::max(runs, program.kernels.size());
   }
-  Definition definition(spec, problem);
+  const Definition before_any(spec, problem);
   std::string report;
   for (std::size_t i = 0; i < runs; ++i) {
+    Definition definition = before_any;
     for (const auto& [program, kernels] : programs)
       report += launch(program, kernels[i % kernels.size()], definition);
     report += definition.compare();
