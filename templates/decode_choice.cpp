@@ -72,7 +72,9 @@ std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProbl
   if (!spec_.packed() || longest <= most_decode_rows / spec_.group()) return std::nullopt;
   if (spec_.batch || spec_.q_len) return std::nullopt;  // predictions are for these alone
   const std::int64_t further_rows = problem.batch * (problem.q_len - 1);
-  const std::int64_t long_ones = std::max<std::int64_t>(1, quotient_up(further_rows, longest - 1));
+  // The nearest whole number: the mean that is known is rounded up.
+  const std::int64_t each = longest - 1;
+  const std::int64_t long_ones = std::max<std::int64_t>(1, (further_rows + each / 2) / each);
   const std::int64_t of_one_row = problem.batch - long_ones;
   if (of_one_row < long_ones) return std::nullopt;
   Mixed mixed{problem, problem};
@@ -86,7 +88,9 @@ std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProbl
 DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,
                                                       std::int64_t multiprocessors,
                                                       const ScheduleChooser* whole) const {
-  const double long_us = whole_us(mixed.long_ones, multiprocessors, whole);
+  const ScheduleChooser& chooser = chooser_of_whole(whole);
+  double long_us = chooser.predict_us(mixed.long_ones, chooser.choose(many_long));
+  if (long_us == infinite) long_us = whole_us(mixed.long_ones, multiprocessors, whole);
   const double one_row_us = whole_us(mixed.of_one_row, multiprocessors, whole);
   // Together, each leaves the other the multiprocessors that it has no tiles for.
   const auto busy = [&](const AttentionProblem& part) {
@@ -94,9 +98,7 @@ DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,
     return std::min(1., static_cast<double>(tiles) / static_cast<double>(multiprocessors));
   };
   const double together = long_us * busy(mixed.long_ones) + one_row_us * busy(mixed.of_one_row);
-  const ScheduleChooser& chooser = chooser_of_whole(whole);
-  const double own_us = chooser.predict_us(mixed.long_ones, chooser.choose(many_long));
-  return {fastest(mixed.of_one_row, multiprocessors).us + (own_us < infinite ? own_us : long_us),
+  return {fastest(mixed.of_one_row, multiprocessors).us + long_us,
           std::max({long_us, one_row_us, together})};
 }
 
@@ -106,8 +108,10 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
   const std::int64_t last = std::min<std::int64_t>(q_len.most, most_decode_rows + 1);
   std::vector<DecodeBlocks> found;
   for (const Way& way : ways_) {
+    // Lengths of packed sequences are means: any of them may be long.
+    constexpr std::int64_t any_length = std::numeric_limits<std::int32_t>::max();
     if (way.blocks.skips_long &&
-        as_mixed({.batch = batch.most, .q_len = 1, .longest_q_len = q_len.most})) {
+        as_mixed({.batch = batch.most, .q_len = 1, .longest_q_len = any_length})) {
       found.push_back(way.blocks);
       continue;
     }

@@ -172,11 +172,12 @@ void bind_cost_model(py::module_& m) {
       "The blocks that a table of coefficients makes of a problem, if its keys are split.");
   m.def(
       "explain_choice",
-      [](const std::string& json, const std::string& target, const Numbers& problem) {
+      [](const std::string& json, const std::string& target, const Numbers& problem,
+         std::int64_t longest) {
         const auto [batch, heads, q_len, kv_len] = problem;
         const AttentionSpec spec = attention_spec_from_json(json);
         const Target& of = find_target(target);
-        const AttentionProblem wanted{batch, heads, q_len, kv_len};
+        const AttentionProblem wanted{batch, heads, q_len, kv_len, longest};
         std::string text = chooser_of(spec, of).explain(wanted);
         const bool known = batch > 0 && heads > 0 && q_len > 0 && kv_len > 0;
         if (known && can_decode(spec, of))
@@ -184,7 +185,7 @@ void bind_cost_model(py::module_& m) {
                       .explain(wanted, multiprocessors_for_tables(of));
         return text;
       },
-      py::arg("spec"), py::arg("target"), py::arg("problem"));
+      py::arg("spec"), py::arg("target"), py::arg("problem"), py::arg("longest"));
   m.def("candidate_schedules", [](const std::string& json) {
     std::vector<std::string> texts;
     for (const Schedule& s : hopper_candidates(SpecTraits(attention_spec_from_json(json))))

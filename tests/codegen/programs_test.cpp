@@ -239,10 +239,15 @@ TEST(Programs, GatherThroughATable) {
 
 TEST(Programs, BlocksOfARowLeaveBehindTheEndOfTheirSegment) {
   const KernelSource source = generate(rows_of_groups(), schedule_of({}, 1), find_target("sm_80"));
-  for (const std::vector<double>& starts :
-       {std::vector<double>{0, 3, 3, 11}, {0, 0, 0, 0}, {0, 1, 1, 14}}) {
+  std::vector<std::vector<double>> lists{{0, 3, 3, 11}, {0, 0, 0, 0}, {0, 1, 1, 14}};
+  // So many that a warp looks at a part of them after the other.
+  for (const int groups : {31, 32, 40, 1023, 1024, 1100})
+    for (std::vector<double>& starts = lists.emplace_back(); std::ssize(starts) <= groups;)
+      starts.push_back(14 * std::ssize(starts) / groups);
+  for (const std::vector<double>& starts : lists) {
+    const std::int64_t groups = std::ssize(starts) - 1;
     KernelRun run(rows_of_groups(),
-                  {.extents = {{"R", 14}, {"G", 3}}, .values = {{"starts", starts}}});
+                  {.extents = {{"R", 14}, {"G", groups}}, .values = {{"starts", starts}}});
     const EmulationReport report = run.emulate(source);
     EXPECT_EQ(run.compare(), "");
     EXPECT_EQ(report.outputs[0].unwritten, (14 - starts.back()) * 32);

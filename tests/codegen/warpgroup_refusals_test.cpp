@@ -217,6 +217,11 @@ TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
             "persistent = true with the ragged axis cols\n"
             "  why: a tile behind the end of its segment would store to dq_sums\n"
             "  try: persistent = false");
+  EXPECT_EQ(refused(products_of_listed_heads(), schedule, "sm_90a").words,
+            "persistent = true with the ragged axis head\n"
+            "  why: its segment is another one in each block, and tiles are counted in front of "
+            "them\n"
+            "  try: persistent = false");
   AttentionSpec checkered = head_dim(64);
   checkered.mask = chunked(40);
   EXPECT_EQ(refused(attention_forward(checkered), schedule, "sm_90a").words,

@@ -55,6 +55,18 @@ TEST(Module, TextReadsBack) {
   EXPECT_EQ(Module::parse(module.text()).text(), module.text());
 }
 
+TEST(Module, KernelsThatWriteOtherElementsOfOneTensorMayAllWriteIt) {
+  ModuleBuilder m("m");
+  m.several_writers("y");
+  m.kernel(add_one("a", "x", "y"));
+  m.kernel(add_one("b", "z", "y"));
+  const Module module = m.finish();
+  EXPECT_TRUE(module.has_several_writers("y"));
+  EXPECT_THAT(module.text(), testing::StartsWith("module m\nseveral_writers y\nprogram a\n"));
+  EXPECT_EQ(Module::parse(module.text()).text(), module.text());
+  EXPECT_THAT(module.tensors(), testing::SizeIs(3));
+}
+
 TEST(Module, TextThatDoesNotParseNamesTheLine) {
   const auto message = [](const char* text) -> std::string {
     try {

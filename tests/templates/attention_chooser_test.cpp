@@ -64,6 +64,34 @@ TEST(AttentionChooser, BalancesTheSplitsOfSequencesThatMayDifferInLength) {
   EXPECT_EQ(count({1, 64}), 2U);
 }
 
+// Of a batch of which most sequences decode those have split keys, and the others a kernel of their own.
+TEST(AttentionChooser, SplitsTheKeysOfSequencesThatDecodeBesideLongOnes) {
+  AttentionSpec packed = grouped(TensorLayout::thd);
+  packed.kv_lens = true, packed.page_size = 64;
+  const AttentionChooser chooser(packed, sm_90a());
+  const auto mixed = ElementsAre("attention_decode_plan", "attention_decode_split",
+                                 "attention_decode_combine", "attention_forward_of_long");
+  const auto problem = [](std::int64_t batch, std::int64_t all_rows, std::int64_t longest) {
+    return AttentionProblem{batch, 32, (all_rows + batch - 1) / batch, 4096, longest};
+  };
+  EXPECT_THAT(kernels(chooser, problem(64, 2048 + 63, 2048)), mixed);
+  EXPECT_THAT(kernels(chooser, problem(32, 512 + 31, 512)), mixed);
+  EXPECT_THAT(kernels(chooser, problem(256, 4 * 512 + 252, 512)), mixed);
+  // Too few that decode, none that is long, all that are, and nobody said it.
+  EXPECT_THAT(kernels(chooser, problem(8, 2048 + 7, 2048)), IsEmpty());
+  EXPECT_THAT(kernels(chooser, problem(64, 64, 1)), testing::SizeIs(3));
+  EXPECT_THAT(kernels(chooser, problem(16, 16 * 500, 512)), IsEmpty());
+  EXPECT_THAT(kernels(chooser, problem(64, 2048 + 63, 0)), testing::Not(testing::SizeIs(4)));
+  // With as many heads of keys as of queries blocks of their own read nothing twice.
+  packed.kv_heads = 32;
+  EXPECT_THAT(kernels(AttentionChooser(packed, sm_90a()), problem(32, 512 + 31, 512)), IsEmpty());
+  // Where lengths are means, any batch that is large enough may have them.
+  const auto numbers = chooser.all_alternatives({{1, 64}, {32, 32}, {1, 1}, {512, 8192}});
+  EXPECT_TRUE(std::ranges::any_of(numbers, [&](std::size_t number) {
+    return chooser.alternative(number).module.kernels().size() == 4;
+  }));
+}
+
 // Whole keys take as long as the longest sequence.
 TEST(AttentionChooser, SplitsTheKeysOfManySequencesWhereWholeOnesAreAsFast) {
   AttentionSpec spec{.head_dim = 128, .heads = 32, .kv_heads = 32};

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dsl/launch_number.h"
@@ -21,6 +23,7 @@ namespace {
 
 struct Plan {
   std::vector<std::int64_t> first, keys;  ///< of each sequence; and how many splits there are
+  std::vector<std::int64_t> long_in_front, long_sequences, long_starts;
 };
 
 struct Launch {
@@ -28,6 +31,7 @@ struct Launch {
   int splits = 1;
   int head_blocks = 8, block_slots = 264, most_keys = 1 << 20;
   std::vector<double> q_lens = {};  ///< of packed sequences
+  int most_rows = 0;                ///< of those that have splits, where others have none
 };
 
 DecodeSpec balanced(int page_size = 0) {
@@ -51,8 +55,11 @@ Plan plan(const Launch& launch, const DecodeSpec& spec = balanced()) {
     std::vector<double>& sums = in.values[starts] = {0};
     for (const double length : *lengths) sums.push_back(sums.back() + length);
   }
+  const int longest = launch.most_rows ? 1 << 20 : 5;
+  in.scalars.emplace_back(std::int32_t{longest});
+  if (launch.most_rows) in.scalars.emplace_back(std::int32_t{launch.most_rows});
   for (const int scalar :
-       {5, launch.most_keys, launch.head_blocks, 1, launch.block_slots, launch.splits})
+       {launch.most_keys, launch.head_blocks, 1, launch.block_slots, launch.splits})
     in.scalars.emplace_back(std::int32_t{scalar});
   KernelRun run(program, in);
   run.emulate(kernels.kernels.at(0).source);
@@ -60,10 +67,12 @@ Plan plan(const Launch& launch, const DecodeSpec& spec = balanced()) {
   const auto whole = [&](std::string_view name) {
     const auto& tensors = program.function().tensors;
     const auto at = std::ranges::find(tensors, name, &ir::Tensor::name) - tensors.begin();
+    if (at == std::ssize(tensors)) return std::vector<std::int64_t>();
     const std::vector<double> values = run.values(static_cast<std::size_t>(at));
     return std::vector<std::int64_t>(values.begin(), values.end());
   };
-  return {whole("first_split"), whole("split_keys")};
+  return {whole("first_split"), whole("split_keys"), whole("long_in_front"),
+          whole("long_sequences"), whole("long_starts")};
 }
 
 std::int64_t splits_of(const Plan& plan, std::size_t sequence) {
@@ -138,6 +147,34 @@ TEST(DecodePlan, PackedSequencesHaveThePlansOfPaddedOnes) {
   spec.attention.mask = sliding_window(127, 0);
   const Plan near = plan({.kv_lens = {9000, 9000}, .splits = 60, .q_lens = {1, 5}}, spec);
   EXPECT_EQ(near.first, (std::vector<std::int64_t>{0, 1, 3}));
+}
+
+// Sequences with more than `most_rows` rows are listed for another kernel, with the end of all behind them.
+TEST(DecodePlan, LongSequencesHaveNoSplits) {
+  DecodeSpec spec = balanced();
+  spec.attention.layout = TensorLayout::thd;
+  spec.attention.kv_lens = false;
+  spec.skips_long = true;
+  const Plan made = plan({.kv_lens = {300, 9000, 0, 70, 2000},
+                          .splits = 60,
+                          .q_lens = {1, 500, 4, 5, 0},
+                          .most_rows = 4},
+                         spec);
+  EXPECT_EQ(splits_of(made, 1), 0);
+  EXPECT_EQ(splits_of(made, 3), 0);
+  for (const std::size_t own : {0, 2, 4}) EXPECT_GE(splits_of(made, own), 1) << own;
+  EXPECT_EQ(made.long_in_front, (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}));
+  using testing::ElementsAre;
+  EXPECT_THAT(std::span(made.long_sequences).first(3), ElementsAre(1, 3, 5));
+  EXPECT_THAT(std::span(made.long_starts).first(3), ElementsAre(1, 505, 510));
+  // None is long, and all are.
+  const Plan none =
+      plan({.kv_lens = {300, 9}, .splits = 9, .q_lens = {1, 4}, .most_rows = 4}, spec);
+  EXPECT_EQ(none.long_in_front, (std::vector<std::int64_t>{0, 0, 0}));
+  const Plan all =
+      plan({.kv_lens = {300, 9}, .splits = 9, .q_lens = {50, 5}, .most_rows = 4}, spec);
+  EXPECT_EQ(all.first, (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_THAT(std::span(all.long_starts).first(3), ElementsAre(0, 50, 55));
 }
 
 // Longer than any length that is tried.

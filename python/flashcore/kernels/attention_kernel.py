@@ -85,10 +85,15 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         heads: int | None = None,
         q_len: int | None = None,
         kv_len: int | None = None,
+        max_q_len: int | None = None,
     ) -> str:
         """What code generation derived from the masks. With a size given, also why a call of that
-        size gets its schedule: the microseconds that are predicted for it and for the others."""
-        sizes = {"batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len}
+        size gets its schedule: the microseconds that are predicted for it and for the others. Of
+        packed sequences `q_len` and `kv_len` are means, and `max_q_len` is what the longest has;
+        None: the mean."""
+        sizes = {
+            "batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len, "max_q_len": max_q_len,
+        }  # fmt: skip
         return super().explain() + explain_choice(self._spec, self._target, sizes)
 
     def prepare(

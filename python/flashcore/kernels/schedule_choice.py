@@ -40,7 +40,8 @@ def explain_choice(spec: AttentionSpec, target: str, sizes: Mapping[str, int | N
         return ""
     q_len = given.get("q_len", given.get("kv_len", 0))
     problem = given.get("batch", 0), given.get("heads", 0), q_len, given.get("kv_len", q_len)
-    return _core.explain_choice(spec.to_json(), target, problem)
+    longest = given.get("max_q_len", q_len if spec.layout == "thd" else 0)
+    return _core.explain_choice(spec.to_json(), target, problem, longest)
 
 
 class Dispatch:

@@ -258,6 +258,24 @@ Program rows_of_groups() {
   return b.finish();
 }
 
+Program products_of_listed_heads() {
+  ProgramBuilder b("products_of_listed_heads");
+  const Axis batch = b.parallel("batch", named("B")), head = b.parallel("head", named("H"));
+  const Axis rows = b.parallel_tiles("rows", named("M")), d = b.whole("d", 64);
+  const Axis cols = b.tiles("cols", named("N"));
+  const Tensor q = b.input("q", DType::bf16, {named("B"), named("H"), named("M"), 64});
+  const Tensor k = b.input("k", DType::bf16, {named("B"), named("H"), named("N"), 64});
+  const Tensor counts = b.input("counts", DType::i32, {named("B")});
+  const Tensor y = b.output("y", DType::f32, {named("B"), named("H"), named("M")});
+  b.segment(head, 0, load(counts(batch)));
+  const Tile left = load(q(batch, head, rows, d));
+  const Tile sum = b.loop(cols, b.fill({rows}, 0), [&](const Tile& so_far) {
+    return so_far + reduce_sum(dot(left, transpose(load(k(batch, head, cols, d)))), cols);
+  });
+  store(y(batch, head, rows), sum);
+  return b.finish();
+}
+
 Program paged_products(int page_size, int dim, bool left_in_registers, int heads) {
   ProgramBuilder b("paged_products");
   const Axis batch = b.parallel("batch", named("B"));

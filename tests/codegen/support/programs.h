@@ -40,6 +40,8 @@ Program totals();
 Program gather();
 /// y[i, :] = x[i, :] * scales[the group of row i], a block a row. Rows behind the last group stay as they are.
 Program rows_of_groups();
+/// Of each sequence, as many heads as a list says.
+Program products_of_listed_heads();
 /// s = the sums of the rows of q k^T up to a row's own position: rows are those of the three heads of
 /// q beside its positions, and columns come through a table of pages.
 Program paged_products(int page_size, int dim, bool left_in_registers = false, int heads = 3);

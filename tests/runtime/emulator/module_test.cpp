@@ -75,5 +75,45 @@ TEST(EmulatedModule, ArgumentsAreCheckedBeforeAnythingRuns) {
   EXPECT_THROW((void)kernels.run(std::span(arrays.views).first(1), {}), SpecError);
 }
 
+/// y[i] = x[i] + added for the rows in front of `cut`, or those from there on.
+Program add_to_part(const char* name, bool front, double added) {
+  ProgramBuilder b(name);
+  const Extent R("R");
+  const Axis rows = b.parallel_tiles("rows", R);
+  const Tensor x = b.input("x", DType::f32, {R}), y = b.output("y", DType::f32, {R});
+  const Tile cut = b.scalar("cut", DType::i32);
+  if (front)
+    b.segment(rows, 0, cut);
+  else
+    b.segment(rows, cut, length(x, 0));
+  store(y(rows), load(x(rows)) + static_cast<float>(added));
+  return b.finish();
+}
+
+TEST(EmulatedModule, KernelsStoreOtherElementsOfOneTensor) {
+  ModuleBuilder m("parts");
+  m.several_writers("y");
+  m.kernel(add_to_part("front", true, 1));
+  m.kernel(add_to_part("back", false, 2));
+  const Module module = m.finish();
+  std::vector<std::shared_ptr<const KernelSource>> sources;
+  for (const Program& kernel : module.kernels())
+    sources.push_back(std::make_shared<const KernelSource>(
+        generate(kernel, {.tiles = {{"rows", 16}}}, find_target("sm_80"))));
+  const EmulatedModule kernels = EmulatedModule::build(module, sources);
+  std::vector<float> x(40, 5), y(40, NAN);
+  const std::vector<TensorView> views{TensorView::dense(x.data(), DType::f32, {40}, cpu_device),
+                                      TensorView::dense(y.data(), DType::f32, {40}, cpu_device)};
+  const std::vector<ScalarValue> scalars{std::int32_t{23}};
+  (void)kernels.run(views, scalars);
+  const std::vector<ReferenceOutput> expected =
+      evaluate(module, views, scalars, emulated_multiprocessors);
+  ASSERT_EQ(expected.size(), 1U);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i], i < 23 ? 6 : 7) << i;
+    EXPECT_EQ(expected[0].values[i], y[i]) << i;
+  }
+}
+
 }  // namespace
 }  // namespace flashcore
