@@ -126,3 +126,62 @@ def test_float32_in_full_accuracy(head_dim):
         again.copy_(fc.sdpa(q, k, v, is_causal=True))
     graph.replay()
     assert torch.equal(again, out)
+
+
+def test_a_batch_of_which_most_sequences_decode_in_a_graph():
+    """Nothing compiles after `prepare`, and replays find other sequences to be the long ones."""
+    spec = fc.AttentionSpec(
+        head_dim=64, heads=32, kv_heads=8, layout="thd", mask=fc.causal(), kv_lens=True,
+        page_size=16,
+    )  # fmt: skip
+    kernel = fc.jit(spec)
+    kernel.prepare(batch=(1, 40), heads=32)
+    fc.set_compile_mode("forbid")
+    batch, longest, room = 40, 200, 1024
+    reason = kernel.explain(batch=batch, heads=32, q_len=6, kv_len=room, max_q_len=longest)
+    assert "40 sequences may have one query row: theirs is a program that splits" in reason
+    k, v = random(2, batch * room // 16, 16, 8, 64)
+    table = torch.randperm(len(k), device="cuda").int().view(batch, -1)
+    q = random(longest + batch - 1, 32, 64)
+    starts = torch.zeros(batch + 1, dtype=torch.int32, device="cuda")
+    lens = torch.zeros(batch, dtype=torch.int32, device="cuda")
+    out = torch.empty_like(q)
+
+    def call():
+        kernel(
+            q, k, v, page_table=table, kv_lens=lens, cu_seqlens_q=starts, max_q_len=longest, out=out
+        )
+
+    def fill(rows):
+        starts[1:] = torch.tensor(rows, device="cuda").cumsum(0)
+        lens.copy_(torch.tensor([min(room, 250 + 20 * b) for b in range(batch)]))
+        out.fill_(float("nan"))
+
+    fill([longest] + [1] * (batch - 1))
+    call()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    for rows in (
+        [1] * (batch - 1) + [longest],
+        [90, 4, 5, 0, 100] + [1] * (batch - 5),
+        [1] * batch,
+    ):
+        fill(rows)
+        graph.replay()
+        first = out.clone()
+        graph.replay()
+        assert torch.equal(out[: sum(rows)], first[: sum(rows)])
+        assert first[sum(rows) :].isnan().all()
+        for b, n in enumerate(rows):
+            at, keys = int(starts[b]), int(lens[b])
+            pages = table[b, : -(-keys // 16)].long()
+            own = [
+                x[pages].flatten(0, 1)[:keys].transpose(0, 1).repeat_interleave(4, 0).double()
+                for x in (k, v)
+            ]
+            query = q[at : at + n].transpose(0, 1).double()
+            seen = torch.ones(n, keys, device="cuda", dtype=torch.bool).tril(keys - n)
+            exact = theirs(query, *own, attn_mask=seen).transpose(0, 1)
+            if n:
+                assert (first[at : at + n] - exact).abs().max() < 2e-2, (b, n)

@@ -91,9 +91,8 @@ class AttentionKernel(_core.QuickCallable, WithGradients, AttentionVariants):
         size gets its schedule: the microseconds that are predicted for it and for the others. Of
         packed sequences `q_len` and `kv_len` are means, and `max_q_len` is what the longest has;
         None: the mean."""
-        sizes = {
-            "batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len, "max_q_len": max_q_len,
-        }  # fmt: skip
+        sizes = {"batch": batch, "heads": heads, "q_len": q_len, "kv_len": kv_len}
+        sizes["max_q_len"] = max_q_len
         return super().explain() + explain_choice(self._spec, self._target, sizes)
 
     def prepare(

@@ -13,8 +13,8 @@ from .module_kernel import ModuleKernel
 
 Blocks = tuple[str, int, bool, bool, bool]
 """Which query rows a block of the split program has, how many, whether a block that combines has a
-tile of rows, whether splits are balanced over sequences, and whether those with many query rows have
-another kernel (templates/attention_decode.h)."""
+tile of rows, whether splits are balanced over sequences, and whether those with many query rows
+have another kernel (templates/attention_decode.h)."""
 Ordered = tuple[ModuleKernel, list[int]]
 """Kernels, and which of a call's arrays each of the module's is."""
 
