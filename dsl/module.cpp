@@ -95,9 +95,9 @@ class Fit {
         !module_.has_several_writers(tensor.name))
       refuse(
           fmt::format("{} and {} both write {}", seen.writer->name(), kernel.name(), tensor.name),
-          "the later one would overwrite the earlier; write a tensor in one kernel, or declare it "
-          "with "
-          "several_writers, if each writes other elements");
+          "the later one would overwrite the earlier; write a tensor in one kernel, or declare "
+          "several_writers(\"" +
+              tensor.name + "\"), if each writes other elements");
     if (tensor.output && seen.waiter != nullptr)
       refuse(fmt::format("{} and {} both note their turns in {}", seen.waiter->name(),
                          kernel.name(), tensor.name),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "dsl/ir/type_rules.h"
 #include "dsl/ir/verify_declarations.h"
 #include "dsl/ir/verify_op.h"
+#include "dsl/ir/verify_stores.h"
 
 namespace flashcore::ir {
 namespace {
@@ -25,20 +25,19 @@ bool yields(OpCode code) {
 
 class Verifier {
  public:
-  explicit Verifier(const Function& f)
-      : f_(f), defined_(f.values.size()), depends_(f.values.size()) {}
+  explicit Verifier(const Function& f) : f_(f), defined_(f.values.size()), stores_(f) {}
 
   void run() {
     verify_declarations(f_);
     block(f_.body, no_code);
     for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (f_.axes[i].ragged && !segment_depends_.contains(f_.origin(AxisId(i))))
+      if (f_.axes[i].ragged && !stores_.has_segment(f_.origin(AxisId(i))))
         throw SpecError({fmt::format("axis {} is ragged and has no segment", f_.axes[i].name),
                          "a block does not know which segment of the dimension it covers",
                          "set its segment at the top of the program",
                          {}});
     for (std::size_t i = 0; i < f_.tensors.size(); ++i)
-      if (f_.tensors[i].output && !stored_.contains(TensorId(i)))
+      if (f_.tensors[i].output && !stores_.is_stored(TensorId(i)))
         throw SpecError({fmt::format("output {} is never stored", f_.tensors[i].name),
                          "a kernel writes all its outputs",
                          "store to it or leave it out",
@@ -98,7 +97,7 @@ class Verifier {
       over_tiles(op);
       entered_.insert(op.axis);
     }
-    if (op.code == OpCode::store) store(op);
+    if (op.code == OpCode::store) stores_.check(op);
     for (const ValueId result : op.results) define(result, id);
   }
 
@@ -140,9 +139,7 @@ class Verifier {
              "begin it at 0, and add to index(axis)");
       if (!placed_.insert(op.axis).second)
         fail(fmt::format("{} has two segments", f_[op.axis].name), "leave one of them out");
-      std::set<AxisId>& from = segment_depends_[op.axis];
-      for (const ValueId operand : op.operands)
-        from.insert(depends_[operand.index].begin(), depends_[operand.index].end());
+      stores_.place(op);
       return;
     }
     if (op.axis && op.code != OpCode::enter && op.code != OpCode::find_segment) placed(op.axis);
@@ -153,87 +150,10 @@ class Verifier {
     for (const ValueId result : op.results) scalars = scalars && f_[result].type.is_scalar();
     works_ = works_ || !scalars;
     if (op.code != OpCode::store || op.accumulation != Accumulation::none) return;
-    for (std::size_t i = 0; i < f_.axes.size(); ++i) {
-      const bool named =
-          std::any_of(op.coordinates.begin(), op.coordinates.end(), [&](const Coordinate& c) {
-            const bool apart = c.axis && segment_depends_[f_.origin(c.axis)].contains(AxisId(i));
-            return apart || c.axis == AxisId(i) ||
-                   (c.value && depends_[c.value.index].contains(AxisId(i)));
-          });
-      if (f_.axes[i].ragged && is_parallel(AxisId(i)) && !named)
+    for (std::size_t i = 0; i < f_.axes.size(); ++i)
+      if (f_.axes[i].ragged && is_parallel(AxisId(i)) && !stores_.names(op, AxisId(i)))
         fail(fmt::format("a block beyond its segment of {} writes nothing", f_.axes[i].name),
              fmt::format("index {} by {}", f_[op.tensor].name, f_.axes[i].name));
-    }
-  }
-
-  /// Blocks that differ along an axis must not write the same elements, but may add to them.
-  void store(const Op& op) {
-    if (const auto [first, fresh] = stored_.emplace(op.tensor, op.accumulation);
-        !fresh && first->second != op.accumulation)
-      fail(fmt::format("another store to {} adds otherwise, or not", f_[op.tensor].name),
-           "let all stores of a program to one output add to it in the same way");
-    const std::vector<AxisId> shared = axes_of_sharing_blocks(op);
-    if (op.accumulation == Accumulation::in_order) turns(op, shared);
-    if (op.accumulation == Accumulation::none && !shared.empty())
-      fail(fmt::format("every position of {} writes the same elements", f_[shared[0]].name),
-           fmt::format("index {} by {}", f_[op.tensor].name, f_[shared[0]].name));
-  }
-
-  /// The parallel axes along which blocks store the same elements.
-  std::vector<AxisId> axes_of_sharing_blocks(const Op& op) {
-    std::set<AxisId> seen;
-    for (const Coordinate& c : op.coordinates) {
-      if (c.axis) seen.insert(c.axis);
-      if (c.axis && f_[c.axis].ragged)  // parts of different blocks lie apart
-        seen.insert(segment_depends_[f_.origin(c.axis)].begin(),
-                    segment_depends_[f_.origin(c.axis)].end());
-      if (c.value) seen.insert(depends_[c.value.index].begin(), depends_[c.value.index].end());
-    }
-    std::vector<AxisId> shared;
-    for (std::size_t i = 0; i < f_.axes.size(); ++i)
-      if (is_parallel(AxisId(i)) && !seen.contains(AxisId(i)) && f_.axes[i].extent != Extent(1))
-        shared.push_back(AxisId(i));
-    return shared;
-  }
-
-  /// Blocks that add in order are those of one axis of tiles, and note in an element of their own
-  /// how far they have come.
-  void turns(const Op& op, const std::vector<AxisId>& shared) {
-    if (shared.size() != 1 || f_[shared[0]].kind != AxisKind::parallel_tiles)
-      fail(
-          fmt::format("blocks add in the order of one axis of tiles; to an element of {} add those "
-                      "of {}",
-                      f_[op.tensor].name, shared.empty() ? "no axis" : list(shared)),
-          "index it by all other parallel axes, or add in any order");
-    const bool walks = std::ranges::any_of(op.coordinates, [&](const Coordinate& c) {
-      return c.axis && f_[c.axis].kind == AxisKind::tiles;
-    });
-    if (!walks)
-      fail(fmt::format("{} is indexed by no axis of a loop", f_[op.tensor].name),
-           "blocks pass their turn on tile by tile, in a loop over what they add to");
-    std::vector<Extent> wanted;
-    for (const Axis& axis : f_.axes)
-      if (axis.kind == AxisKind::parallel || axis.kind == AxisKind::parallel_tiles)
-        wanted.push_back(axis.extent);
-    if (!op.turns || op.turns.index >= f_.tensors.size())
-      fail("it names no tensor of turns", "write it behind \"in order of\"");
-    const Tensor& notes = f_[op.turns];
-    if (!notes.output || notes.dtype != DType::i32 || notes.dims != wanted) {
-      std::string dims;
-      for (const Extent& dim : wanted) dims += (dims.empty() ? "" : ", ") + dim.text();
-      fail(fmt::format("{} does not hold a turn for each block", notes.name),
-           fmt::format("declare it as output {}: i32 [{}]", notes.name, dims));
-    }
-    if (const auto [first, fresh] = stored_.emplace(op.turns, Accumulation::in_order);
-        !fresh && first->second != Accumulation::in_order)
-      fail(fmt::format("{} is stored by itself as well", notes.name),
-           "let a kernel in front of this one store zeros there");
-  }
-
-  std::string list(const std::vector<AxisId>& axes) const {
-    std::string text;
-    for (const AxisId axis : axes) text += (text.empty() ? "" : " and ") + f_[axis].name;
-    return text;
   }
 
   static bool is_pure(const Op& op) {
@@ -410,7 +330,7 @@ class Verifier {
       same(op.results[i], arguments[i + 1]);
     }
     for (std::size_t i = 0; i < carried; ++i)
-      depends_[arguments[i + 1].index] = depends_[op.operands[bounds + i].index];
+      stores_.carry(op.operands[bounds + i], arguments[i + 1]);
     region(op);
 
     op_ = &f_[f_[op.body].ops.back()];
@@ -434,15 +354,7 @@ class Verifier {
     defined_[value.index] = true;
     ever_defined_.insert(value);
     layout(value);
-    if (!by) return;
-    std::set<AxisId>& from = depends_[value.index];
-    if (f_[by].axis && is_parallel(f_[by].axis)) from.insert(f_[by].axis);
-    auto inherit = [&](const ValueId& used) {
-      from.insert(depends_[used.index].begin(), depends_[used.index].end());
-    };
-    for_each_use(f_[by], inherit);
-    for (const BlockId region : {f_[by].body, f_[by].otherwise})
-      if (region) for_each_use(f_[f_[region].ops.back()], inherit);
+    if (by) stores_.define(value, f_[by]);
   }
 
   void layout(ValueId id) {
@@ -483,15 +395,12 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  std::set<AxisId> entered_;                 // axes at a tile that an op in front has entered
-  std::map<TensorId, Accumulation> stored_;  // outputs, and how stores add to them
-  std::set<AxisId> placed_;                  // whose segment the block knows here
-  std::map<AxisId, std::set<AxisId>>
-      segment_depends_;                // the parallel axes that decide an axis's part
+  std::set<AxisId> entered_;           // axes at a tile that an op in front has entered
+  std::set<AxisId> placed_;            // whose segment the block knows here
   int first_warp_of_roles_ = INT_MAX;  // of the role above
   bool works_ = false;                 // something that is not a scalar has been seen
   bool in_tile_loop_ = false;          // where a tile beyond its segment is computed for nothing
-  std::vector<std::set<AxisId>> depends_;  // the parallel axes that decide a value
+  StoreRules stores_;
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST(Module, KernelsThatDoNotFitAreRefused) {
               m.kernel(add_one("b", "z", "y"));
             }),
             "the module m: a and b both write y; the later one would overwrite the earlier; write "
-            "a tensor in one kernel, or declare it with several_writers, if each writes other "
+            "a tensor in one kernel, or declare several_writers(\"y\"), if each writes other "
             "elements");
   EXPECT_EQ(refusal([](ModuleBuilder& m) {
               m.several_writers("y");
