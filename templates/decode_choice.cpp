@@ -82,7 +82,12 @@ std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProbl
   mixed.of_one_row.batch = of_one_row;
   mixed.of_one_row.q_len = mixed.of_one_row.longest_q_len = 1;
   if (!balances_splits(spec_, mixed.of_one_row, model())) return std::nullopt;
-  return mixed;
+  if (spec_.paged() || !problem.kv_len) return mixed;  // what there is room for, of each
+  // A long sequence has no fewer keys than rows: of prompts alone none are left for the others.
+  mixed.long_ones.kv_len = std::max(problem.kv_len, longest);
+  const std::int64_t others = problem.batch * problem.kv_len - long_ones * mixed.long_ones.kv_len;
+  mixed.of_one_row.kv_len = std::max<std::int64_t>(0, others) / of_one_row;
+  return mixed.of_one_row.kv_len < least_keys() ? std::nullopt : std::optional(mixed);
 }
 
 DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,

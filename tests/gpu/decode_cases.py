@@ -67,15 +67,23 @@ def draw_case(seed: int, number: int) -> Case:
         "with_lse": rng.random() < 0.5,
         "q_len": rng.choice((1, 1, 1, 2, 4, 7, 40, 300, 1000)),
     }
+    serves = rng.random() < 0.25
+    if serves:  # long sequences beside many that decode, which then have a program of their own
+        heads, kv_heads = rng.choice(((32, 8), (64, 8), (32, 4), (24, 3)))
+        kernel |= {"heads": heads, "kv_heads": kv_heads, "layout": "thd", "q_len": 300}
     rng = random.Random(f"{seed} case {number}")
     most = kernel["q_len"]
     batch = rng.choice((1, 2, 3, 5, 8, 17, 40, 70, 150) if most < 40 else (1, 2, 5, 8, 11, 30))
     lens = draw_lens(rng, batch)
+    if serves:
+        batch = rng.choice((40, 64, 100))
+        lens = tuple(rng.randint(0, 3000) for _ in range(batch))
     if most >= 40:
         lens = tuple(min(length, 4000) for length in lens)
     rows = [most] * batch
     if kernel["layout"] == "thd":
         kind = rng.choice(("equal", "any", "one chunk", "few chunks"))
+        kind = rng.choice(("one chunk", "few chunks")) if serves else kind
         chunk = rng.randrange(batch)
         if kind != "equal":
             rows = [rng.randint(0, most) if kind == "any" or b == chunk else min(most, 1)

@@ -82,6 +82,10 @@ TEST(AttentionChooser, SplitsTheKeysOfSequencesThatDecodeBesideLongOnes) {
   EXPECT_THAT(kernels(chooser, problem(64, 64, 1)), testing::SizeIs(3));
   EXPECT_THAT(kernels(chooser, problem(16, 16 * 500, 512)), IsEmpty());
   EXPECT_THAT(kernels(chooser, problem(64, 2048 + 63, 0)), testing::Not(testing::SizeIs(4)));
+  // Contiguous keys of prompts alone are as many as their rows.
+  const AttentionChooser contiguous(grouped(TensorLayout::thd), sm_90a());
+  EXPECT_THAT(kernels(contiguous, {64, 32, 512, 512, 8192}), IsEmpty());
+  EXPECT_THAT(kernels(contiguous, {64, 32, 33, 2048, 2048}), mixed);
   // With as many heads of keys as of queries blocks of their own read nothing twice.
   packed.kv_heads = 32;
   EXPECT_THAT(kernels(AttentionChooser(packed, sm_90a()), problem(32, 512 + 31, 512)), IsEmpty());
