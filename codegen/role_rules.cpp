@@ -22,7 +22,7 @@ bool feeds_product(const Function& f, ValueId value) {
   });
 }
 
-/// Whether an op asks where the block lies along one of the axes, or reads what does.
+/// The ops that ask where a block lies along some axes, or read a value that follows from it.
 template <class Axes>
 class Followers {
  public:

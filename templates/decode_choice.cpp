@@ -15,8 +15,8 @@ const char* name_of(DecodeRows rows) {
   return rows == DecodeRows::of_head ? "of one head" : "packed in registers";
 }
 
-/// The grid of attention_forward_of_long counts tiles of as many long sequences as there may be: a block for each
-/// multiprocessor, and not for each tile, suits few as well.
+/// What the schedule of attention_forward_of_long is chosen for. The host does not know how many sequences are
+/// long; a persistent kernel, which is chosen for many, has no blocks for tiles that do not exist.
 constexpr AttentionProblem many_long{.batch = 64, .heads = 32, .q_len = 2048, .kv_len = 4096};
 /// Sequences of so many rows still have splits, as in speculative decoding.
 constexpr int rows_beside_long = 4;
@@ -70,7 +70,8 @@ bool DecodeChooser::can_have(const DecodeBlocks& blocks, const AttentionProblem&
 std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProblem& problem) const {
   const std::int64_t longest = problem.longest_q_len;
   if (!spec_.packed() || longest <= most_decode_rows / spec_.group()) return std::nullopt;
-  if (spec_.batch || spec_.q_len) return std::nullopt;  // predictions are for these alone
+  // Where the spec fixes one of these, a prediction is for all sequences, and not for a part of them.
+  if (spec_.batch || spec_.q_len) return std::nullopt;
   const std::int64_t further_rows = problem.batch * (problem.q_len - 1);
   // The nearest whole number: the mean that is known is rounded up.
   const std::int64_t each = longest - 1;
@@ -82,7 +83,8 @@ std::optional<DecodeChooser::Mixed> DecodeChooser::as_mixed(const AttentionProbl
   mixed.of_one_row.batch = of_one_row;
   mixed.of_one_row.q_len = mixed.of_one_row.longest_q_len = 1;
   if (!balances_splits(spec_, mixed.of_one_row, model())) return std::nullopt;
-  if (spec_.paged() || !problem.kv_len) return mixed;  // what there is room for, of each
+  // Of pages only the room that each sequence has is known.
+  if (spec_.paged() || !problem.kv_len) return mixed;
   // A long sequence has no fewer keys than rows: of prompts alone none are left for the others.
   mixed.long_ones.kv_len = std::max(problem.kv_len, longest);
   const std::int64_t others = problem.batch * problem.kv_len - long_ones * mixed.long_ones.kv_len;
@@ -97,7 +99,7 @@ DecodeChooser::MixedCost DecodeChooser::predict_mixed(const Mixed& mixed,
   double long_us = chooser.predict_us(mixed.long_ones, chooser.choose(many_long));
   if (long_us == infinite) long_us = whole_us(mixed.long_ones, multiprocessors, whole);
   const double one_row_us = whole_us(mixed.of_one_row, multiprocessors, whole);
-  // Together, each leaves the other the multiprocessors that it has no tiles for.
+  // In one kernel, each part leaves the other one the multiprocessors that it has no tiles for.
   const auto busy = [&](const AttentionProblem& part) {
     const std::int64_t tiles = part.batch * part.heads * quotient_up(part.q_len, 128);
     return std::min(1., static_cast<double>(tiles) / static_cast<double>(multiprocessors));
@@ -228,13 +230,13 @@ std::string DecodeChooser::explain(const AttentionProblem& problem,
   std::string text;
   if (const std::optional<Mixed> mixed = as_mixed(problem)) {
     const MixedCost cost = predict_mixed(*mixed, multiprocessors, nullptr);
+    const bool apart = chosen && chosen->skips_long;
     text = fmt::format(
-        "{} of {} sequences may have one query row: {}, apart {:.1f} us, together {:.1f} us\n",
-        mixed->of_one_row.batch, problem.batch,
-        chosen && chosen->skips_long ? "theirs is a program that splits keys"
-                                     : "all have one program",
-        cost.apart_us, cost.together_us);
-    if (chosen && chosen->skips_long) return text;
+        "{} of {} sequences may have one query row: {:.1f} us if their keys are split and another "
+        "kernel computes the long sequences{}, {:.1f} us if one kernel computes all\n",
+        mixed->of_one_row.batch, problem.batch, cost.apart_us, apart ? " (chosen)" : "",
+        cost.together_us);
+    if (apart) return text;
   }
   if (!is_considered(problem, multiprocessors)) return text;
   text += fmt::format("keys are {}, whole {:.1f} us:\n", chosen ? "split" : "left whole",

@@ -70,18 +70,18 @@ class DecodeChooser {
   /// `whole`, or a chooser of its own.
   [[nodiscard]] const ScheduleChooser& chooser_of_whole(const ScheduleChooser* whole) const;
   [[nodiscard]] bool can_have(const DecodeBlocks& blocks, const AttentionProblem& problem) const;
-  /// Packed sequences of which some have many query rows, and the others one.
+  /// Packed sequences, of which some have many query rows and the others one.
   struct Mixed {
     AttentionProblem long_ones, of_one_row;
   };
-  /// A problem as such sequences, if it may be: with as many of one row as the mean and the longest allow. How
-  /// many there are is known on the GPU alone.
+  /// The problem as such sequences, if it may be one of them: with as many sequences of one row as the number of
+  /// rows and the longest sequence allow. How many there are is known on the GPU alone.
   [[nodiscard]] std::optional<Mixed> as_mixed(const AttentionProblem& problem) const;
   struct MixedCost {
     double apart_us, together_us;
   };
-  /// How long the two take one after the other, the keys of those of one row split, and in one kernel that leaves
-  /// keys whole.
+  /// How long the two parts take in kernels of their own, where the sequences of one row have their keys split, and
+  /// how long in one kernel that leaves keys whole.
   [[nodiscard]] MixedCost predict_mixed(const Mixed& mixed, std::int64_t multiprocessors,
                                         const ScheduleChooser* whole) const;
   /// Whether a split may pay at all.
@@ -103,7 +103,8 @@ class DecodeChooser {
   RememberedChoices remembered_;
 };
 
-/// The programs of calls whose keys are split in such blocks, and their schedules. By `model` they compute the number of splits.
+/// The programs of calls whose keys are split in such blocks, and their schedules. By `model`
+/// they compute the number of splits.
 Alternative attention_with_split_keys(const AttentionSpec& spec, const Target& target,
                                       const DecodeBlocks& blocks,
                                       const CostModel& model = CostModel::first());

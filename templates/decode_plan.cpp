@@ -166,7 +166,7 @@ Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs) {
   for (const Tile& long_ones : sums.long_ones) {
     const Tile in_front = cast(long_ones, DType::i32), at = index(number);
     store(declare("long_in_front")(number), in_front);
-    // The end of all stands behind the last one.
+    // Behind the last long sequence stands where all sequences end.
     const Tile place = where(of.is_long(at) || at == length(sequences), in_front, -1);
     store(declare("long_sequences")(place), at);
     store(declare("long_starts")(place), of.first_row(at));

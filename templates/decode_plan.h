@@ -19,7 +19,8 @@ namespace flashcore {
 /// and behind the last sequence how many splits there are, at most `splits`; and split_keys, how many keys
 /// each split of a sequence has at the most, whole tiles. Where the spec skips long sequences also
 /// long_in_front, how many of the sequences in front are long; and for each of these, in their order, its
-/// number, long_sequences, and its first row, long_starts; behind them long_starts has the end of all. Of 32 lengths of splits, those that give no more
+/// number, long_sequences, and its first row, long_starts; behind them long_starts has the end of all sequences.
+/// Of 32 lengths of splits, those that give no more
 /// than `splits`, it takes the one that is predicted to take least with `costs`. Counts are exact up to
 /// 2^28 keys a sequence.
 Program attention_decode_plan(const DecodeSpec& spec, const SplitCosts& costs);

@@ -16,11 +16,11 @@ class StoreRules {
 
   /// Notes by which parallel axes blocks differ in a value that an op makes.
   void define(ValueId value, const Op& by);
-  /// Blocks differ in an argument of a loop's region as in what it begins with.
+  /// Notes that blocks differ in an argument of a loop's region as they do in its initial value.
   void carry(ValueId initial, ValueId argument) {
     depends_[argument.index] = depends_[initial.index];
   }
-  /// The same of the part that an axis has, from the op that sets its segment.
+  /// Notes by which parallel axes blocks differ in the segment of a ragged axis, from the op that sets it.
   void place(const Op& segment);
   [[nodiscard]] bool has_segment(AxisId axis) const { return segment_depends_.contains(axis); }
   [[nodiscard]] bool is_stored(TensorId tensor) const { return stored_.contains(tensor); }

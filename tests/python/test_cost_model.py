@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,22 @@ def test_explain_says_what_is_predicted():
     assert "splits, 128 rows of one head" in splits
     with pytest.raises(fc.Error, match="q_len"):
         kernel.explain(q_len="long")
+
+
+def test_explain_says_how_a_batch_with_long_sequences_is_computed():
+    """Of packed sequences the mean is given, and how many rows the longest has."""
+    packed = fc.AttentionSpec(
+        head_dim=128, heads=32, kv_heads=8, layout="thd", mask=fc.causal(), kv_lens=True,
+        page_size=64,
+    )  # fmt: skip
+    kernel = fc.jit(packed, target=TARGET)
+    sizes = {"batch": 64, "heads": 32, "q_len": 33, "kv_len": 2048}
+    line = kernel.explain(**sizes, max_q_len=2048).splitlines()[-1]
+    assert re.fullmatch(
+        r"63 of 64 sequences may have one query row: [\d.]+ us if their keys are split and another "
+        r"kernel computes the long sequences \(chosen\), [\d.]+ us if one kernel computes all",
+        line,
+    )
+    assert "may have one query row" not in kernel.explain(**sizes), "all are as long as the mean"
+    few = kernel.explain(batch=16, heads=32, q_len=500, kv_len=2048, max_q_len=512)
+    assert "may have one query row" not in few
