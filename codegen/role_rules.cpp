@@ -131,6 +131,19 @@ void ScheduleCheck::no_producer() const {
            "persistent = false, or producer = true");
 }
 
+void ScheduleCheck::producer_warps() const {
+  if (s.producer_warps == 1) return;
+  const auto refuse = against("producer_warps", &Schedule::producer_warps, 1);
+  if (s.producer_warps != 2)
+    return refuse("", "one or two warps of the producer issue loads", "1 or 2");
+  if (s.copy != CopyInstruction::tma || !s.producer)
+    return refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
+                  "the warps of a producer issue loads of the copy engine");
+  if (s.multicast_blocks > 1)
+    refuse(fmt::format(" with multicast_blocks = {}", s.multicast_blocks),
+           "one warp hands the tiles of a cluster's blocks to both of them");
+}
+
 void ScheduleCheck::ping_pong() const {
   if (!s.ping_pong || !describe(s.instruction).asynchronous) return;
   const auto refuse = against("ping_pong", &Schedule::ping_pong, false);

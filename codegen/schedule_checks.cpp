@@ -130,7 +130,8 @@ void ScheduleCheck::missing_tiles() const {
 }
 
 void ScheduleCheck::every_rule() const {
-  instruction(), copies(), warpgroups(), computed_rows(), role_registers(), no_producer();
+  instruction(), copies(), warpgroups(), computed_rows(), role_registers(), no_producer(),
+      producer_warps();
   chains(), ping_pong(), sums_by_products(), outer_stages(), persistence(), positions();
   tile_scheduler(), cluster_splits(), multicast(), end_aligned_tiles(), number_formats();
   resident_blocks(), tiles(), warps(), stages(), missing_tiles();

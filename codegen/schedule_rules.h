@@ -25,9 +25,9 @@ struct ScheduleCheck {
   Rule instruction, copies, chains, number_formats, resident_blocks, tiles, warps, stages,
       missing_tiles;
   // role_rules.cpp: what the copy engine, the roles of warpgroups, and blocks of several tiles need
-  Rule warpgroups, computed_rows, role_registers, no_producer, ping_pong, outer_stages,
-      sums_by_products, tile_scheduler, persistence, positions, cluster_splits, multicast,
-      end_aligned_tiles;
+  Rule warpgroups, computed_rows, role_registers, no_producer, producer_warps, ping_pong,
+      outer_stages, sums_by_products, tile_scheduler, persistence, positions, cluster_splits,
+      multicast, end_aligned_tiles;
 
   [[nodiscard]] bool warps_fit() const;
   void tiles_beyond_segments(ir::AxisId axis) const;

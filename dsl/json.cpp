@@ -168,6 +168,7 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("positions_per_block", schedule.positions_per_block);
   visit("multicast_blocks", schedule.multicast_blocks);
   visit("producer", schedule.producer);
+  visit("producer_warps", schedule.producer_warps);
   visit("blocks_per_processor", schedule.blocks_per_processor);
   visit("stages", schedule.stages);
   visit("outer_stages", schedule.outer_stages);

@@ -89,6 +89,10 @@ struct Schedule {
   /// A warpgroup of its own issues the loads. Without it a thread of the only consumer warpgroup
   /// does, so that more blocks fit on a multiprocessor.
   bool producer = true;
+  /// Warps of the producer that issue loads: with 2 the tiles that a loop loads, such as keys and values, are
+  /// divided among them. For tiles that come in many boxes, as from small pages: one thread issues a box after
+  /// the other. 1 or 2.
+  int producer_warps = 1;
   /// Blocks that a multiprocessor must hold, as far as registers go: a kernel that would spill then is
   /// refused rather than run slowly.
   int blocks_per_processor = 1;

@@ -20,6 +20,7 @@ std::string in_words(const Schedule& s) {
   std::string text = fmt::format("{} x {}", s.tiles.at("rows"), s.tiles.at("cols"));
   if (s.ping_pong) text += ", ping-pong";
   if (!s.producer) text += ", no producer";
+  if (s.producer_warps > 1) text += ", two producer warps";
   if (s.blocks_per_processor > 1)
     text += fmt::format(", {} blocks a multiprocessor", s.blocks_per_processor);
   if (s.cluster_splits > 1) text += fmt::format(", keys split over {} blocks", s.cluster_splits);

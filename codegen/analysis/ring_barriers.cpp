@@ -54,10 +54,11 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
       barriers.end += size * ring.stages;
       const Releaser by = releaser_of(f, op.buffer);
       for (OpId reader : read)
-        ring.releases += fill.contains(reader) && !by_warps ? 1  // the thread that fills it
-                         : by == Releaser::thread           ? f[reader].warps * warp
-                         : by == Releaser::warp             ? f[reader].warps
-                                                            : f[reader].warps / warps_of_group;
+        ring.releases += works_in_one_thread(f, f[reader]) || (fill.contains(reader) && !by_warps)
+                             ? 1
+                         : by == Releaser::thread ? f[reader].warps * warp
+                         : by == Releaser::warp   ? f[reader].warps
+                                                  : f[reader].warps / warps_of_group;
     }
     if (ring.holds_scalars())
       ring.offset = std::exchange(barriers.end, barriers.end + ring.bytes());

@@ -25,10 +25,12 @@ RegisterSplit register_split(const Schedule& schedule) {
   const int total = fair * (consumers + 1);
   RegisterSplit split;
   if (fair >= most) return split;
-  // One that draws tiles for a cluster computes the bounds of two blocks.
+  // One that draws tiles for a cluster computes the bounds of two blocks; the second of two warps is handed where
+  // its tile lies, and spills with fewer.
   const bool draws_for_cluster =
       schedule.multicast_blocks > 1 && schedule.tile_scheduler == PersistentScheduler::dynamic;
-  split.producer = draws_for_cluster ? 40 : consumers == 3 ? 32 : least;
+  const bool has_two_warps = schedule.producer_warps > 1 && consumers < 3;
+  split.producer = draws_for_cluster || has_two_warps ? 40 : consumers == 3 ? 32 : least;
   split.consumer = std::min(most, (total - split.producer) / consumers / step * step);
   return split;
 }

@@ -14,14 +14,16 @@
 // has been read.
 //
 // A role carries which warps it has, and how many registers a thread of them gets. One thread of
-// the producer does its work. In a block without a producer the consumers begin with that work
-// (refill_slots says where they go on with it).
+// the producer does its work. With two `producer_warps` there are two producers, and the n-th load of a loop
+// is the work of one or of the other; loads outside loops are that of the first. In a block without a producer
+// the consumers begin with that work (refill_slots says where they go on with it).
 //
 // Where blocks of a cluster give each other values, each says that it has begun, and every role
 // waits for all the others to have: no block writes to one that has not begun, and none has come to
 // its end while another waits for it to begin. Where they share what their loops load, all meet in
 // the place of the block's barrier: a ring is then filled and released from all of them.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -47,7 +49,6 @@ class RoleAssignment {
       : f_(f),
         context_(context),
         schedule_(context.schedule),
-        copier_(f),
         cluster_loads_(f, schedule_.multicast_blocks) {}
 
   void run() {
@@ -61,7 +62,7 @@ class RoleAssignment {
                            "a block scans only once for tiles with visible keys",
                            "persistent = false"});
     check_positions();
-    const BlockId producer = f_.add_block(), consumers = f_.add_block();
+    const BlockId consumers = f_.add_block();
     std::vector<OpId> front;
     for (OpId id : program) (in_front_.count(id) ? front : f_[consumers].ops).push_back(id);
     add_rings(consumers, schedule_.outer_stages);
@@ -78,7 +79,12 @@ class RoleAssignment {
       throw ScheduleError({fmt::format("copy = tma for {}", f_.name),
                            "it has no product whose operands the copy engine could load",
                            "instruction = mma_m16n8k16 and copy = cp_async"});
-    for (OpId id : rest) produce(id, producer);
+    std::vector<BlockId> producers;
+    for (int i = 0; i < schedule_.producer_warps; ++i) {
+      producers.push_back(f_.add_block());
+      copier_.emplace(f_);
+      for (OpId id : rest) produce(id, producers.back(), i);
+    }
     if (schedule_.keep_operands) keep_operands(consumers);
     consume(consumers, {});
     cluster_loads_.pass_other_tiles(consumers);
@@ -91,9 +97,9 @@ class RoleAssignment {
     const int warps = schedule_.consumer_threads() / 32;
     const RegisterSplit split = register_split(schedule_);
     if (schedule_.producer)
-      append_role(b, "producer", by_first_thread(f_[producer].ops), warps, 4, split.producer);
+      append_producers(b, producers, warps, split.producer);
     else
-      begin_with(consumers, f_[producer].ops);
+      begin_with(consumers, f_[producers[0]].ops);
     append_role(b, "consumers", consumers, 0, warps, split.consumer);
     remove_dead_ops(f_);
   }
@@ -191,25 +197,29 @@ class RoleAssignment {
     return f_.add_buffer(std::move(vector));
   }
 
-  void produce(OpId id, BlockId target) {
+  /// Has a producer do its part of what an op asks for.
+  void produce(OpId id, BlockId target, int producer) {
     if (!needed_.count(id)) return;
     const Op op = f_[id];
     if (is_copied(f_, op)) {
+      if (producer > 0) return;
       append_acquire(op, target);
       return append_issue(op, {}, target);
     }
     if (op.code != OpCode::loop)
-      return Builder(f_, target).place(schedule_.producer ? copier_.copy(id) : id);
+      return Builder(f_, target).place(schedule_.producer ? copier_->copy(id) : id);
     Op loop = op;
     loop.operands = cluster_loads_.bounds_of_loads(id);
-    for (ValueId& bound : loop.operands) bound = copier_.renamed(bound);
+    for (ValueId& bound : loop.operands) bound = copier_->renamed(bound);
     loop.results.clear();
     loop.body = f_.add_block();
     f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
+    int tiles = 0;
     for (OpId inner : std::vector(f_[op.body].ops)) {
       const Op load = f_[inner];
       if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
       if (!is_copied(f_, load) || f_[load.buffer].beside) continue;
+      if (tiles++ % schedule_.producer_warps != producer) continue;
       append_acquire(load, loop.body);
       for (OpId vector : std::vector(f_[op.body].ops))
         if (is_copied(f_, f_[vector]) && f_[f_[vector].buffer].beside == load.buffer)
@@ -240,11 +250,27 @@ class RoleAssignment {
       return loop &&
              (made_in(f_, loop, value) || std::ranges::count(f_[loop].arguments, value) > 0);
     });
-    const auto rename = [&](ValueId& v) { v = copier_.renamed(v); };
+    const auto rename = [&](ValueId& v) { v = copier_->renamed(v); };
     for_each_use(issue, rename);
     if (issue.body)
       for (const OpId id : f_[issue.body].ops) for_each_use(f_[id], rename);
     Builder(f_, target).at(load.where).append(std::move(issue));
+  }
+
+  /// Two producers divide a warpgroup, whose threads get their registers together. The second one is behind the
+  /// first, which may hand it what it needs.
+  void append_producers(Builder& b, const std::vector<BlockId>& producers, int first_warp,
+                        int registers) {
+    constexpr int warps = 4;
+    if (producers.size() == 1)
+      return append_role(b, "producer", by_first_thread(f_[producers[0]].ops), first_warp, warps,
+                         registers);
+    Builder in(f_, f_.add_block());
+    append_role(in, "producer", by_first_thread(f_[producers[0]].ops), first_warp + warps / 2,
+                warps / 2, 0);
+    append_role(in, "second_producer", by_first_thread(f_[producers[1]].ops), first_warp, warps / 2,
+                0);
+    append_role(b, "producers", in.block(), first_warp, warps, registers);
   }
 
   void append_role(Builder& b, const char* name, BlockId body, int first_warp, int warps,
@@ -338,7 +364,7 @@ class RoleAssignment {
   Function& f_;
   const PassContext& context_;
   const Schedule& schedule_;
-  OpCopier copier_;
+  std::optional<OpCopier> copier_;  ///< of what the producer needs whose work is put together
   ClusterLoads cluster_loads_;
   std::set<OpId> in_front_, needed_;
 };

@@ -161,10 +161,17 @@ std::vector<OpId> readers_of(const Function& f, BlockId block, ValueId value) {
   return found;
 }
 
+bool is_divided(const Function& f, const Op& role) {
+  return std::ranges::any_of(f[role.body].ops, has_code(f, OpCode::role));
+}
+
 std::vector<OpId> roles_of(const Function& f) {
   std::vector<OpId> roles;
-  for (OpId id : f[f.body].ops)
-    if (f[id].code == OpCode::role) roles.push_back(id);
+  for_each_op(f, f.body, [&](const Op& op, BlockId block) {
+    if (op.code != OpCode::role || is_divided(f, op)) return;
+    const auto& ops = f[block].ops;
+    roles.push_back(*std::ranges::find_if(ops, [&](OpId id) { return &f[id] == &op; }));
+  });
   return roles;
 }
 
@@ -180,6 +187,10 @@ BlockId work_of(const Function& f, const Op& role) {
       return body;
   }
   return work;
+}
+
+bool works_in_one_thread(const Function& f, const Op& role) {
+  return work_of(f, role) != role.body;
 }
 
 void replace_use(Op& op, ValueId from, ValueId to) {

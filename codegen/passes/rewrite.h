@@ -62,11 +62,17 @@ std::optional<SumOfOperand> sum_of_operand(const ir::Function& f, const ir::Op& 
 /// The ops of a block, in order, that read a value, themselves or in a region of theirs.
 std::vector<ir::OpId> readers_of(const ir::Function& f, ir::BlockId block, ir::ValueId value);
 
-/// The roles of a program.
+/// Whether a role's warps have roles of their own, which do all that it does.
+bool is_divided(const ir::Function& f, const ir::Op& role);
+
+/// The roles of a program that are not divided.
 std::vector<ir::OpId> roles_of(const ir::Function& f);
 
 /// Where a role works: its region, or that of the `if` in it by which one thread does all its work.
 ir::BlockId work_of(const ir::Function& f, const ir::Op& role);
+
+/// Whether that is such an `if`.
+bool works_in_one_thread(const ir::Function& f, const ir::Op& role);
 
 /// Makes an op, or every live op, read `to` where it read `from`.
 void replace_use(ir::Op& op, ir::ValueId from, ir::ValueId to);

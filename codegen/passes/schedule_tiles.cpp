@@ -38,6 +38,8 @@
 // A number too many stands for a tile behind the end of its segment. Its loops along ragged axes visit no
 // tile, and nothing of it is stored.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -91,26 +93,32 @@ class TileScheduling {
   }
 
   void share_out_tiles() {
-    NumberChannels numbers;
-    BufferId positions;
+    const std::vector<OpId> roles = roles_of(f_);
+    const OpId drawing = *std::ranges::find_if(
+        roles, [&](OpId role) { return holds(f_, f_[role].body, OpCode::issue); });
+    std::map<OpId, Handed> handed;
+    BufferId of_cluster;
     if (is_dynamic()) {
-      numbers.of_block = add_channel("tile_numbers", 1);
+      for (OpId role : roles)
+        if (role != drawing) handed[role].number = add_channel(name_for(role) + "_numbers", 1);
       if (numbers_.in_clusters()) {
-        numbers.of_cluster = add_channel("cluster_numbers", 1, 1);
-        f_[numbers.of_cluster].blocks = schedule_.multicast_blocks;
+        of_cluster = add_channel("cluster_numbers", 1, 1);
+        f_[of_cluster].blocks = schedule_.multicast_blocks;
       }
-      positions = add_channel("tile_positions", f_.grid.size() + segments_.loaded().size());
+      for (auto& [role, channels] : handed)
+        channels.position =
+            add_channel(name_for(role) + "_positions", f_.grid.size() + segments_.loaded().size());
     }
-    for (OpId role : roles_of(f_)) {
-      const bool fills = holds(f_, f_[role].body, OpCode::issue);
+    for (OpId role : roles) {
+      const bool draws = role == drawing;
       put_loop_around(role, [&](Builder& around) -> TileLoop {
         const ValueId count = numbers_.count(around);
-        const bool divides = fills || !is_dynamic();  // a tile's number into its position
+        const bool divides = draws || !is_dynamic();  // a tile's number into its position
         const TileGroups groups = divides ? numbers_.plan(around) : TileGroups{};
-        const bool claims = fills && is_dynamic() && !numbers_.in_clusters();
+        const bool claims = draws && is_dynamic() && !numbers_.in_clusters();
         const auto enter = [=, this](Builder& b, ValueId tile) -> Entered {
           if (!divides) {
-            TilePosition loaded = receive_position(b, positions);
+            TilePosition loaded = receive_position(b, handed.at(role).position);
             const TilePosition position(loaded.begin(), loaded.begin() + grid_rank());
             loaded.erase(loaded.begin(), loaded.begin() + grid_rank());
             enter_tile(b, position);
@@ -124,18 +132,19 @@ class TileScheduling {
           enter_tile(b, position);
           const OpCopier placed = segments_.set(b);
           for (ValueId value : segments_.loaded()) position.push_back(placed.renamed(value));
-          if (positions) hand_on(b, positions, position);
+          for (const auto& [receiver, channels] : handed) hand_on(b, channels.position, position);
           return {tile, placed};
         };
         if (!is_dynamic()) return {TileScheduler::serpentine, {count}, "tile", enter};
-        // The role that fills rings draws the number and hands it on, the others get it.
+        // The role that draws the number hands it on, the others get it.
         const auto next = [=, this](Builder& b, ValueId tile) {
-          const BufferId from = fills ? numbers.of_cluster : numbers.of_block;
-          if (fills && from) claim_for_cluster(b, tile, count, from);
+          const BufferId from = draws ? of_cluster : handed.at(role).number;
+          if (draws && from) claim_for_cluster(b, tile, count, from);
           const ValueId number = from ? b.make({.code = OpCode::wait, .buffer = from}, scalar)
                                  : segments_.counted_by() ? claim_if_left(b, tile, count)
                                                           : claim(b, tile, count);
-          if (fills) hand_on(b, numbers.of_block, {number});
+          if (draws)
+            for (const auto& [receiver, channels] : handed) hand_on(b, channels.number, {number});
           return named_unless_source(f_, number, "next_tile");
         };
         return {TileScheduler::dynamic, {count}, "tile", enter, next};
@@ -194,15 +203,19 @@ class TileScheduling {
     for (std::size_t i = 0; i < f_.grid.size(); ++i) go_to(b, f_.grid[i], position[i]);
   }
 
-  // What the producer hands to the consumers.
+  // What the producer hands to other roles.
 
-  /// The rings that hand the number of the next tile to the consumers, and in a cluster from the
-  /// producer of its first block to those of all.
-  struct NumberChannels {
-    BufferId of_block, of_cluster;
+  /// The rings in which the role that draws tiles hands another one the number of the next tile, and where
+  /// that lies. In a cluster its first block hands the number to the producers of all in a ring beside.
+  struct Handed {
+    BufferId number, position;
   };
 
-  /// A ring with so many scalars in a slot, and to the consumers a slot for each of the two tiles by
+  [[nodiscard]] std::string name_for(OpId role) const {
+    return role == roles_of(f_).back() ? "tile" : f_[role].name;
+  }
+
+  /// A ring with so many scalars in a slot, and to other roles a slot for each of the two tiles by
   /// which the producer may be ahead.
   BufferId add_channel(const std::string& name, std::size_t scalars, int slots = 2) {
     Buffer channel{name, DType::i32, 1, static_cast<int>(scalars), slots};

@@ -90,13 +90,11 @@ int KernelPrinter::boxes_of_block(const Op& issue) const {
   return buffer.rows / buffer.blocks / rows_of_box(issue);
 }
 
-/// A thread of the producer has registers for the places of few boxes.
-constexpr int most_boxes_together = 4;
-
 /// The boxes of a block that are looked up together, in front of the first copy of them.
 int KernelPrinter::boxes_together(const Op& issue) const {
-  const int boxes = boxes_of_block(issue);
-  int together = std::min(boxes, most_boxes_together);
+  // A thread of the producer has registers for the places of few boxes.
+  const int boxes = boxes_of_block(issue), most = role_registers_ < 40 ? 4 : 8;
+  int together = std::min(boxes, most);
   while (boxes % together) --together;
   return together;
 }

@@ -177,6 +177,7 @@ void KernelPrinter::print_wait(const Op& op) {
   const Ring& ring = ring_names_[op.buffer];
   const auto [slot, phase] = place_ahead(op);
   const bool is_published = buffer.holds_scalars() && buffer.blocks > 1;
+  const bool by_one_thread = role_ && works_in_one_thread(f_, *role_);
   out_.line("fc::{}({}, {});", is_published ? "wait_published" : "wait_phase",
             in_slot(ring.full, slot), phase);
   for (std::size_t i = 0; i < op.results.size(); ++i) {
@@ -185,9 +186,10 @@ void KernelPrinter::print_wait(const Op& op) {
     const bool number = buffer.holds_scalars();
     storage_[op.results[i].index] =
         constant(number ? "int" : "fc::u32", called.empty() ? buffer.name : called,
-                 !number ? at
-                 : is_published
-                     ? fmt::format("static_cast<int>(fc::load_published({}))", at)
+                 !number        ? at
+                 : is_published ? fmt::format("static_cast<int>(fc::load_published({}))", at)
+                 : by_one_thread
+                     ? fmt::format("static_cast<int>(fc::load_shared_word({}))", at)
                      : fmt::format("fc::uniform(static_cast<int>(fc::load_shared_word({})))", at));
   }
 }

@@ -205,19 +205,27 @@ class Verifier {
   }
 
   /// What one role makes the other does not see. Where a warp belongs the kernel asks once a role,
-  /// from the last warps down.
+  /// from the last warps down. A role may be divided into roles, of warps among its own.
   void role(const Op& op) {
+    const int around = first_warp_around_;
     if (op.warps) {
       const int behind = op.first_warp + op.warps;
       if (behind > first_warp_of_roles_)
         fail(fmt::format("its warps end at {}, and the role above has those from {}", behind,
                          first_warp_of_roles_),
              "give roles warps of their own, and list them from the last warps to the first");
-      first_warp_of_roles_ = op.first_warp;
+      if (op.first_warp < around)
+        fail(fmt::format("its warps begin at {}, and the role around it has those from {}",
+                         op.first_warp, around),
+             "give a role in another one warps of that one");
+      first_warp_of_roles_ = behind;
+      first_warp_around_ = op.first_warp;
     }
     std::vector<bool> outside = defined_;
     block(op.body, op.code);
     defined_ = std::move(outside);
+    if (op.warps) first_warp_of_roles_ = op.first_warp;
+    first_warp_around_ = around;
   }
 
   /// What one region makes the other does not see, nor what stands behind.
@@ -395,11 +403,13 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  std::set<AxisId> entered_;           // axes at a tile that an op in front has entered
-  std::set<AxisId> placed_;            // whose segment the block knows here
-  int first_warp_of_roles_ = INT_MAX;  // of the role above
-  bool works_ = false;                 // something that is not a scalar has been seen
-  bool in_tile_loop_ = false;          // where a tile beyond its segment is computed for nothing
+  std::set<AxisId> entered_;  // axes at a tile that an op in front has entered
+  std::set<AxisId> placed_;   // whose segment the block knows here
+  int first_warp_of_roles_ =
+      INT_MAX;                 // of the role above, or behind the last one of the role around
+  int first_warp_around_ = 0;  // of the role around
+  bool works_ = false;         // something that is not a scalar has been seen
+  bool in_tile_loop_ = false;  // where a tile beyond its segment is computed for nothing
   StoreRules stores_;
 };
 

@@ -57,8 +57,10 @@ std::string cost_family(const Schedule& s) {
   if (rows <= 64 && s.cluster_splits > 1) return fmt::format("{}/split", rows);
   if (rows <= 64 && !s.producer) return fmt::format("{}/no_producer", rows);
   if (s.multicast_blocks > 1) return fmt::format("{}/multicast", rows);
-  // Three warpgroups take as long in turns as without.
-  return fmt::format("{}{}", rows, rows == 128 && s.ping_pong ? "/ping_pong" : "");
+  // Three warpgroups take as long in turns as without, and so do two whose loads come from two warps, which
+  // would fall into step without.
+  const bool is_other = rows == 128 && s.ping_pong && s.producer_warps == 1;
+  return fmt::format("{}{}", rows, is_other ? "/ping_pong" : "");
 }
 
 /// The time of a kernel's blocks, whatever memory takes.

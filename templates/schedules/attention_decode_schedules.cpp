@@ -43,6 +43,7 @@ Schedule warpgroup_schedule(const DecodeSpec& spec, const Target& target, int ro
   s.ping_pong = rows > 64 && columns <= 64 && spec.rows == DecodeRows::of_head;
   while (s.tiles["cols"] > 16 && shared_bytes(spec, s) + 4096 > target.shared_per_block)
     s.tiles["cols"] -= 16;
+  share_out_boxes(s, spec.attention);
   return s;
 }
 

@@ -239,6 +239,7 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
   std::vector<Schedule> candidates;
   if (is_wide(of.spec)) {
     add_wide(traits, candidates);
+    for (Schedule& s : candidates) share_out_boxes(s, of.spec);
     return candidates;
   }
   const bool only_small = of.mask.looks_up() && traits.widest <= 128 &&
@@ -248,7 +249,13 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
   add_small(traits, candidates);
   add_without_producer(traits, candidates);
   add_multicast(traits, candidates);
-  for (Schedule& s : candidates) s.end_aligned_tiles = ends_with_axis(traits, s);
+  for (Schedule& s : candidates) {
+    s.end_aligned_tiles = ends_with_axis(traits, s);
+    share_out_boxes(s, of.spec);
+    // Where keys and values no longer come by turns, warpgroups fall into step: measured at head_dim 128.
+    const bool falls_into_step = traits.widest > 112 && traits.widest <= 128;
+    if (s.producer_warps > 1 && s.tiles.at("rows") == 128 && falls_into_step) s.ping_pong = true;
+  }
   return candidates;
 }
 

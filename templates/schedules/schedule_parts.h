@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "dsl/flashcore.h"
 #include "dsl/ir/op.h"
@@ -41,6 +42,15 @@ inline Schedule warpgroup_tiles(int rows, int cols, Schedule s = {}) {
   s.tiles = {{"rows", rows}, {"cols", cols}};
   s.warps_m = rows / 16;
   return s;
+}
+
+/// One thread of a producer issues the boxes of a tile one after the other, each with its page: where they are of
+/// few keys, or of many panels, tiles wait for it, and two warps of the producer issue them.
+inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
+  constexpr int few_keys = 16, few_columns = 128;
+  if (!spec.paged() || s.copy != CopyInstruction::tma || !s.producer) return;
+  const int keys = std::gcd(spec.page_size, s.tiles.at("cols"));
+  if (keys <= few_keys || widest(spec) > few_columns) s.producer_warps = 2;
 }
 
 }  // namespace flashcore

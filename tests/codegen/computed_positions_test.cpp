@@ -1,5 +1,6 @@
 // Programs whose blocks lie where numbers say: through tables, in segments, and in tiles of several boxes. Lowered,
 // emulated and held against the reference.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -80,12 +81,13 @@ TEST(ComputedPositions, PagesOfMultiplesOfEightKeysComeByTheCopyEngine) {
                                              {8, 64, 64},
                                              {48, 32, 40},
                                              {40, 64, 64}})
-    for (const bool producer : {true, false})
+    for (const int producer_warps : {2, 1, 0})
       for (const bool persistent : {false, true}) {
-        if (persistent && !producer) continue;
+        if (persistent && !producer_warps) continue;
         SCOPED_TRACE(fmt::format("pages of {}, tiles of {}", page_size, cols));
         Schedule schedule = by_copy_engine(cols);
-        schedule.producer = producer;
+        schedule.producer = producer_warps > 0;
+        schedule.producer_warps = std::max(1, producer_warps);
         schedule.persistent = persistent;
         const int pages = 150 / page_size + 2;
         // A page beyond the last is one of zeros.

@@ -168,6 +168,30 @@ TEST(WarpgroupRefusals, BlocksWithoutAProducer) {
             "  try: producer = true");
 }
 
+TEST(WarpgroupRefusals, LimitsOfTwoProducerWarps) {
+  const Program program = attention_forward({.head_dim = 64});
+  Schedule schedule = warpgroups(128, 64);
+  schedule.producer_warps = 3;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer_warps = 3\n"
+            "  why: one or two warps of the producer issue loads\n"
+            "  try: 1 or 2");
+  schedule.producer_warps = 2;
+  schedule.persistent = true;
+  schedule.multicast_blocks = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer_warps = 2 with multicast_blocks = 2\n"
+            "  why: one warp hands the tiles of a cluster's blocks to both of them\n"
+            "  try: producer_warps = 1");
+  schedule = warpgroups(64, 64);
+  schedule.producer = false;
+  schedule.producer_warps = 2;
+  EXPECT_EQ(refused(program, schedule, "sm_90a").words,
+            "producer_warps = 2 with producer = false\n"
+            "  why: the warps of a producer issue loads of the copy engine\n"
+            "  try: producer_warps = 1");
+}
+
 TEST(WarpgroupRefusals, FieldsOfPersistentBlocks) {
   const Program program = attention_forward(head_dim(64));
   Schedule schedule = warpgroups(128, 64);

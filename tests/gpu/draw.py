@@ -151,6 +151,8 @@ def draw_warpgroups(pick: random.Random, spec: fc.AttentionSpec) -> dict[str, An
         "outer_stages": pick.choice([1, 2]) if several else 1,
         "cluster_splits": 1 if several else pick.choice([1, 1, 2, 4]),
     }
+    if changes["producer"] and not shares and others.random() < 0.4:
+        drawn["producer_warps"] = 2
     if shares:  # what both blocks of a cluster load
         drawn["multicast_blocks"] = 2
     if shares or spec.layout == "thd" or spec.q_lens:

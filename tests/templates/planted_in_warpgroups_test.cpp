@@ -143,6 +143,11 @@ INSTANTIATE_TEST_SUITE_P(
                   s.tile_scheduler = PersistentScheduler::dynamic;
                   s.outer_stages = 2;
                 }},
+        Variant{"two_producer_warps", 2,
+                [](Schedule& s) {
+                  s.producer_warps = 2;
+                  s.tile_scheduler = PersistentScheduler::dynamic;
+                }},
         Variant{"divided_columns", 2,
                 [](Schedule& s) {
                   s.tiles["cols"] = 32;

@@ -212,6 +212,7 @@ struct Case {
     schedule.producer = schedule.warps_m > 4 || draw.one_in(2);
     schedule.persistent =
         schedule.producer && !spec.packed() && !spec.q_lens && !spec.kv_lens && draw.one_in(2);
+    if (schedule.producer) schedule.producer_warps = draw.between(1, 2);
     if (schedule.persistent) schedule.outer_stages = draw.between(1, 2);
     if (schedule.persistent && draw.one_in(2))
       schedule.tile_scheduler = PersistentScheduler::dynamic;

@@ -42,6 +42,7 @@ class Schedule:
     positions_per_block: int = 1
     multicast_blocks: int = 1
     producer: bool = True
+    producer_warps: int = 1
     blocks_per_processor: int = 1
 
     # Ordering: what is issued when. Results stay the same.

@@ -129,6 +129,9 @@ FAMILIES = (
                 lambda genes, spec: not genes["persistent"] and genes["positions_per_block"] == 1,
             ),
             "producer": Choice(_BOOL, lambda genes, spec: genes["warps_m"] == 4),
+            "producer_warps": Choice(
+                (1, 2), lambda genes, spec: genes["producer"] and genes["multicast_blocks"] == 1
+            ),
             "keep_operands": Choice(_BOOL),
             "blocks_per_processor": Choice((1, 2, 3)),
         },

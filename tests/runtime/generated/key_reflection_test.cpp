@@ -300,7 +300,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
                overlap_products, late_products, rescale_before_product, rescale_before_wait,
                lazy_scaling, reduction_chains, sums_by_products, ping_pong, persistent,
                tile_scheduler, positions_per_block, outer_stages, cluster_splits, producer,
-               blocks_per_processor, multicast_blocks] = all;
+               producer_warps, blocks_per_processor, multicast_blocks] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -336,6 +336,7 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"cluster_splits", {1, 2}},
       {"multicast_blocks", {1, 2}},
       {"producer", {true, false}},
+      {"producer_warps", {1, 2}},
       {"blocks_per_processor", {1, 2}},
   };
   const std::map<std::string, std::string> left_out{
