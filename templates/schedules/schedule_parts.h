@@ -44,13 +44,13 @@ inline Schedule warpgroup_tiles(int rows, int cols, Schedule s = {}) {
   return s;
 }
 
-/// One thread of a producer issues the boxes of a tile one after the other, each with its page: where they are of
-/// few keys, or of many panels, tiles wait for it, and two warps of the producer issue them.
+/// One thread of a producer issues the boxes of a tile one after the other, each with its page. Where they are of few
+/// keys, or of many panels for many rows, tiles wait for it, and two warps of the producer issue them.
 inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
-  constexpr int few_keys = 16, few_columns = 128;
+  constexpr int few_keys = 16, few_columns = 128, few_rows = 64;
   if (!spec.paged() || s.copy != CopyInstruction::tma || !s.producer) return;
-  const int keys = std::gcd(spec.page_size, s.tiles.at("cols"));
-  if (keys <= few_keys || widest(spec) > few_columns) s.producer_warps = 2;
+  const bool has_panels = widest(spec) > few_columns && s.tiles.at("rows") > few_rows;
+  if (has_panels || std::gcd(spec.page_size, s.tiles.at("cols")) <= few_keys) s.producer_warps = 2;
 }
 
 }  // namespace flashcore

@@ -254,9 +254,9 @@ def test_a_split_call_finds_its_kernels_without_python(layout):
         assert wanted is not None
         assert dispatch.has_alternative(wanted)
         first = kernel(q, k, v)
-        again = kernel._quick(q, k, v, *[None] * 8, False)
+        again = kernel._quick(q, k, v, *[None] * 10, False)
         out, lse = kernel(q, k, v, return_lse=True)
-        quick, quick_lse = kernel._quick(q, k, v, *[None] * 8, True)
+        quick, quick_lse = kernel._quick(q, k, v, *[None] * 10, True)
         assert torch.equal(quick, out)
         assert torch.equal(quick_lse, lse)
         assert torch.equal(first, again)
@@ -283,7 +283,7 @@ def test_lengths_of_sequences_go_past_python(rows):
     try:
         padded = fc.jit(fc.AttentionSpec(**fields, kv_lens=True))
         by_python = by_python_twice(padded, q, k, v, kv_lens=lens)
-        assert torch.equal(padded._quick(q, k, v, *[None] * 7, lens, False), by_python)
+        assert torch.equal(padded._quick(q, k, v, *[None] * 7, lens, None, None, False), by_python)
         for b, n in enumerate(lens.tolist()):
             one = (x[b : b + 1, :, :n] for x in (k, v))
             assert_close(host(by_python[b : b + 1]), None, host(q[b : b + 1]), *map(host, one),
@@ -296,10 +296,10 @@ def test_lengths_of_sequences_go_past_python(rows):
         own = {"cu_seqlens_q": starts, "cu_seqlens_k": keys}
         for longest in (None, rows, 10_000):
             by_python = by_python_twice(packed, q, k, v, **own, max_q_len=longest)
-            quick = packed._quick(q, k, v, *[None] * 3, starts, keys, longest, *[None] * 2, False)
+            quick = packed._quick(q, k, v, *[None] * 3, starts, keys, longest, *[None] * 4, False)
             assert torch.equal(quick, by_python)
         alone = by_python_twice(packed, k.repeat(1, 4, 1), k, v, cu_seqlens_q=keys)
-        quick = packed._quick(k.repeat(1, 4, 1), k, v, *[None] * 3, keys, *[None] * 4, False)
+        quick = packed._quick(k.repeat(1, 4, 1), k, v, *[None] * 3, keys, *[None] * 6, False)
         assert torch.equal(quick, alone)
     finally:
         fc.set_compile_mode(None)
