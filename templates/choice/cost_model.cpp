@@ -57,10 +57,8 @@ std::string cost_family(const Schedule& s) {
   if (rows <= 64 && s.cluster_splits > 1) return fmt::format("{}/split", rows);
   if (rows <= 64 && !s.producer) return fmt::format("{}/no_producer", rows);
   if (s.multicast_blocks > 1) return fmt::format("{}/multicast", rows);
-  // Three warpgroups take as long in turns as without, and so do two whose loads come from two warps, which
-  // would fall into step without.
-  const bool is_other = rows == 128 && s.ping_pong && s.producer_warps == 1;
-  return fmt::format("{}{}", rows, is_other ? "/ping_pong" : "");
+  // Three warpgroups take as long in turns as without.
+  return fmt::format("{}{}", rows, rows == 128 && s.ping_pong ? "/ping_pong" : "");
 }
 
 /// The time of a kernel's blocks, whatever memory takes.
@@ -115,7 +113,9 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
       takes_sequences_in_turn_(s.persistent && traits.spec.packed()),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
       end_aligned_(s.end_aligned_tiles) {
-  const auto family = model.families.find(cost_family(s));
+  Schedule costed = s;  // in step, were it not for ping-pong, which then costs nothing
+  costed.ping_pong = s.ping_pong && !falls_into_step(s, traits.spec);
+  const auto family = model.families.find(cost_family(costed));
   is_known_ = family != model.families.end();
   if (!is_known_) return;
   const FamilyCosts& costs = family->second;

@@ -252,9 +252,7 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
   for (Schedule& s : candidates) {
     s.end_aligned_tiles = ends_with_axis(traits, s);
     share_out_boxes(s, of.spec);
-    // Where keys and values no longer come by turns, warpgroups fall into step: measured at head_dim 128.
-    const bool falls_into_step = traits.widest > 112 && traits.widest <= 128;
-    if (s.producer_warps > 1 && s.tiles.at("rows") == 128 && falls_into_step) s.ping_pong = true;
+    s.ping_pong = s.ping_pong || falls_into_step(s, of.spec);
   }
   return candidates;
 }

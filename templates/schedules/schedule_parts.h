@@ -53,4 +53,11 @@ inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
   if (has_panels || std::gcd(spec.page_size, s.tiles.at("cols")) <= few_keys) s.producer_warps = 2;
 }
 
+/// Whether the two warpgroups of a block multiply at the same time and compute at the same time, unless ping-pong keeps
+/// them apart: where two warps issue loads, keys and values no longer come by turns. Measured at head_dim 128.
+inline bool falls_into_step(const Schedule& s, const AttentionSpec& spec) {
+  const int columns = round_up(widest(spec));
+  return s.producer_warps > 1 && s.tiles.at("rows") == 128 && columns > 112 && columns <= 128;
+}
+
 }  // namespace flashcore
