@@ -18,8 +18,9 @@
 // all loads of the previous tile, and hands it to the consumers in a ring of two slots: one number
 // is there before they need it, and one more while they compute that tile. Where the tile lies the
 // producer hands them in another ring, as the divisions by which a number becomes positions would
-// keep the consumers from their first product. Blocks of a cluster that share loads are numbered
-// together; the producer of the first of them takes the number, and hands it to all.
+// keep the consumers from their first product. Of two producers the first one draws tiles for both. Blocks
+// of a cluster that share loads are numbered together; the producer of the first of them takes the number,
+// and hands it to all.
 //
 // In front of the roles a program sets the segments of its ragged axes. Each role sets them anew for each
 // of its tiles, and computes again what else there depends on where the tile lies. Packed sequences lie one

@@ -403,13 +403,12 @@ class Verifier {
   std::vector<bool> defined_;
   std::set<ValueId> ever_defined_;
   std::set<AxisId> loops_;
-  std::set<AxisId> entered_;  // axes at a tile that an op in front has entered
-  std::set<AxisId> placed_;   // whose segment the block knows here
-  int first_warp_of_roles_ =
-      INT_MAX;                 // of the role above, or behind the last one of the role around
-  int first_warp_around_ = 0;  // of the role around
-  bool works_ = false;         // something that is not a scalar has been seen
-  bool in_tile_loop_ = false;  // where a tile beyond its segment is computed for nothing
+  std::set<AxisId> entered_;           // axes at a tile that an op in front has entered
+  std::set<AxisId> placed_;            // whose segment the block knows here
+  int first_warp_of_roles_ = INT_MAX;  // of the role above, or behind the role around
+  int first_warp_around_ = 0;          // of the role around
+  bool works_ = false;                 // something that is not a scalar has been seen
+  bool in_tile_loop_ = false;          // where a tile beyond its segment is computed for nothing
   StoreRules stores_;
 };
 

@@ -113,7 +113,8 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
       takes_sequences_in_turn_(s.persistent && traits.spec.packed()),
       is_static_(s.persistent && s.tile_scheduler == PersistentScheduler::serpentine),
       end_aligned_(s.end_aligned_tiles) {
-  Schedule costed = s;  // in step, were it not for ping-pong, which then costs nothing
+  // Where ping-pong keeps warpgroups apart that would fall into step, a block takes as long as others without.
+  Schedule costed = s;
   costed.ping_pong = s.ping_pong && !falls_into_step(s, traits.spec);
   const auto family = model.families.find(cost_family(costed));
   is_known_ = family != model.families.end();

@@ -44,13 +44,16 @@ inline Schedule warpgroup_tiles(int rows, int cols, Schedule s = {}) {
   return s;
 }
 
-/// One thread of a producer issues the boxes of a tile one after the other, each with its page. Where they are of few
-/// keys, or of many panels for many rows, tiles wait for it, and two warps of the producer issue them.
+/// One thread of a producer issues the boxes of a tile one after the other, each with its page. Where they are many and of
+/// few keys, or of many panels for many rows, tiles wait for it, and two warps of the producer issue them. Several blocks
+/// of a multiprocessor issue theirs beside each other anyway.
 inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
   constexpr int few_keys = 16, few_columns = 128, few_rows = 64;
   if (!spec.paged() || s.copy != CopyInstruction::tma || !s.producer) return;
+  const int cols = s.tiles.at("cols"), keys = std::gcd(spec.page_size, cols);
   const bool has_panels = widest(spec) > few_columns && s.tiles.at("rows") > few_rows;
-  if (has_panels || std::gcd(spec.page_size, s.tiles.at("cols")) <= few_keys) s.producer_warps = 2;
+  const bool has_boxes = keys <= few_keys && cols / keys >= (s.blocks_per_processor > 1 ? 8 : 4);
+  if (has_panels || has_boxes) s.producer_warps = 2;
 }
 
 /// Whether the two warpgroups of a block multiply at the same time and compute at the same time, unless ping-pong keeps

@@ -374,6 +374,8 @@ TEST(HopperCandidates, HaveTwoProducerWarpsForSmallPagesAndWideHeads) {
   EXPECT_EQ(warps(128, 64, 128), one);
   EXPECT_EQ(warps(192, 64, 128), two);
   EXPECT_EQ(warps(192, 64, 64), one);
+  EXPECT_EQ(warps(128, 16, 64), (std::set<int>{1, 2}))
+      << "one in blocks that share a multiprocessor";
 }
 
 }  // namespace
