@@ -25,8 +25,8 @@ RegisterSplit register_split(const Schedule& schedule) {
   const int total = fair * (consumers + 1);
   RegisterSplit split;
   if (fair >= most) return split;
-  // One that draws tiles for a cluster computes the bounds of two blocks; the second of two warps is handed where
-  // its tile lies, and spills with fewer.
+  // A producer that draws tiles for a cluster computes the bounds of two blocks. The second of two producers is
+  // handed where its tile lies, and spills with fewer registers.
   const bool draws_for_cluster =
       schedule.multicast_blocks > 1 && schedule.tile_scheduler == PersistentScheduler::dynamic;
   const bool has_two_warps = schedule.producer_warps > 1 && consumers < 3;

@@ -257,8 +257,8 @@ class RoleAssignment {
     Builder(f_, target).at(load.where).append(std::move(issue));
   }
 
-  /// Two producers divide a warpgroup, whose threads get their registers together. The second one is behind the
-  /// first, which may hand it what it needs.
+  /// Two producers divide a warpgroup, whose threads get their registers together. The second one stands behind the
+  /// first in the program, which hands it the tiles that it draws: the reference evaluates roles in their order.
   void append_producers(Builder& b, const std::vector<BlockId>& producers, int first_warp,
                         int registers) {
     constexpr int warps = 4;
@@ -364,7 +364,7 @@ class RoleAssignment {
   Function& f_;
   const PassContext& context_;
   const Schedule& schedule_;
-  std::optional<OpCopier> copier_;  ///< of what the producer needs whose work is put together
+  std::optional<OpCopier> copier_;  ///< copies what a producer needs; one for each producer
   ClusterLoads cluster_loads_;
   std::set<OpId> in_front_, needed_;
 };

@@ -206,8 +206,8 @@ class TileScheduling {
 
   // What the producer hands to other roles.
 
-  /// The rings in which the role that draws tiles hands another one the number of the next tile, and where
-  /// that lies. In a cluster its first block hands the number to the producers of all in a ring beside.
+  /// The rings in which the role that draws tiles hands another role the number of the next tile, and where that
+  /// tile lies. In a cluster the producer of the first block hands the number to those of both in one more ring.
   struct Handed {
     BufferId number, position;
   };

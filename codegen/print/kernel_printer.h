@@ -230,7 +230,7 @@ class KernelPrinter {
 
   const ir::Op* role_ = nullptr;  ///< the one being printed
   int role_registers_ = 0;        ///< of its threads, or of those of the role around
-  bool is_behind_role_ = false;   ///< of the same block
+  bool is_behind_role_ = false;   ///< whether one of the same region has been printed
   ir::BlockId work_;              ///< where it works
   std::string cluster_rank_;      ///< which block of its cluster this is
 

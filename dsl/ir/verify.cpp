@@ -217,7 +217,7 @@ class Verifier {
       if (op.first_warp < around)
         fail(fmt::format("its warps begin at {}, and the role around it has those from {}",
                          op.first_warp, around),
-             "give a role in another one warps of that one");
+             "give a role inside another one some of the warps of that one");
       first_warp_of_roles_ = behind;
       first_warp_around_ = op.first_warp;
     }
