@@ -138,10 +138,10 @@ void ScheduleCheck::producer_warps() const {
     return refuse("", "one or two warps of the producer issue loads", "1 or 2");
   if (s.copy != CopyInstruction::tma || !s.producer)
     return refuse(s.copy == CopyInstruction::tma ? " with producer = false" : " without copy = tma",
-                  "the warps of a producer issue loads of the copy engine");
+                  "there is no producer whose warps could issue loads");
   if (s.multicast_blocks > 1)
     refuse(fmt::format(" with multicast_blocks = {}", s.multicast_blocks),
-           "one warp hands the tiles of a cluster's blocks to both of them");
+           "each block of the cluster has one warp that loads tiles for both blocks");
 }
 
 void ScheduleCheck::ping_pong() const {

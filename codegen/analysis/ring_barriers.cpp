@@ -53,9 +53,12 @@ RingBarriers ring_barriers(const Function& f, int bytes) {
       ring.empty = barriers.end;
       barriers.end += size * ring.stages;
       const Releaser by = releaser_of(f, op.buffer);
+      // One thread reads in a producer, and one fills the slots of a role that fills what it reads.
+      const auto is_one_thread = [&](OpId reader) {
+        return works_in_one_thread(f, f[reader]) || (fill.contains(reader) && !by_warps);
+      };
       for (OpId reader : read)
-        ring.releases += works_in_one_thread(f, f[reader]) || (fill.contains(reader) && !by_warps)
-                             ? 1
+        ring.releases += is_one_thread(reader)    ? 1
                          : by == Releaser::thread ? f[reader].warps * warp
                          : by == Releaser::warp   ? f[reader].warps
                                                   : f[reader].warps / warps_of_group;

@@ -44,9 +44,9 @@ inline Schedule warpgroup_tiles(int rows, int cols, Schedule s = {}) {
   return s;
 }
 
-/// One thread of a producer issues the boxes of a tile one after the other, each with its page. Where they are many and of
-/// few keys, or of many panels for many rows, tiles wait for it, and two warps of the producer issue them. Several blocks
-/// of a multiprocessor issue theirs beside each other anyway.
+/// Gives a block two producer warps where its warpgroups would wait for one: where a tile comes in many boxes of few keys,
+/// each with a page that is looked up, or, for many rows, in boxes of many panels of columns. One thread issues a box
+/// after the other. Several blocks of a multiprocessor issue theirs beside each other anyway.
 inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
   constexpr int few_keys = 16, few_columns = 128, few_rows = 64;
   if (!spec.paged() || s.copy != CopyInstruction::tma || !s.producer) return;

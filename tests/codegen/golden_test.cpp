@@ -18,6 +18,7 @@
 #include "templates/attention.h"
 #include "templates/attention_in_parts.h"
 #include "tests/codegen/support/programs.h"
+#include "tests/codegen/support/schedules.h"
 #include "tests/support/column_sums.h"
 
 namespace flashcore {
@@ -37,13 +38,6 @@ Schedule schedule_of(std::map<std::string, int> tiles, int warps_m, int warps_n 
   schedule.tiles = std::move(tiles);
   schedule.warps_m = warps_m;
   schedule.warps_n = warps_n;
-  return schedule;
-}
-
-Schedule warpgroups(int rows, int cols) {
-  Schedule schedule = schedule_of({{"rows", rows}, {"cols", cols}}, rows / 16);
-  schedule.instruction = Instruction::wgmma;
-  schedule.copy = CopyInstruction::tma;
   return schedule;
 }
 
