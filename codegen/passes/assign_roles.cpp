@@ -25,10 +25,12 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "codegen/analysis/inside_axis.h"
 #include "codegen/analysis/product_stages.h"
+#include "codegen/analysis/visit.h"
 #include "codegen/layout/register_split.h"
 #include "codegen/passes/cluster_loads.h"
 #include "codegen/passes/copy_ops.h"
@@ -197,6 +199,26 @@ class RoleAssignment {
     return f_.add_buffer(std::move(vector));
   }
 
+  /// The loads of tiles in a loop, those first whose tiles the consumers wait for first: with one slot
+  /// for each tile, they release none before the next one that they wait for has come.
+  [[nodiscard]] std::vector<OpId> loads_by_first_use(BlockId loop) const {
+    const std::vector<OpId>& ops = f_[loop].ops;
+    std::vector<std::pair<std::size_t, OpId>> loads;
+    for (const OpId id : ops) {
+      const Op& load = f_[id];
+      if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
+      if (!is_copied(f_, load) || f_[load.buffer].beside) continue;
+      const auto uses = [&](OpId other) {
+        return any_op_of(f_, f_[other], [&](const Op& op) { return reads(op, load.results[0]); });
+      };
+      loads.emplace_back(std::ranges::find_if(ops, uses) - ops.begin(), id);
+    }
+    std::ranges::stable_sort(loads, {}, &std::pair<std::size_t, OpId>::first);
+    std::vector<OpId> sorted;
+    for (const auto& [first_use, id] : loads) sorted.push_back(id);
+    return sorted;
+  }
+
   /// Has a producer do its part of what an op asks for.
   void produce(OpId id, BlockId target, int producer) {
     if (!needed_.count(id)) return;
@@ -215,10 +237,8 @@ class RoleAssignment {
     loop.body = f_.add_block();
     f_.add_argument(loop.body, {DType::i32, {}}, f_[f_[op.body].arguments[0]].name);
     int tiles = 0;
-    for (OpId inner : std::vector(f_[op.body].ops)) {
+    for (OpId inner : loads_by_first_use(op.body)) {
       const Op load = f_[inner];
-      if (load.code == OpCode::loop && fills(load)) refuse_inner_loop(f_, load);
-      if (!is_copied(f_, load) || f_[load.buffer].beside) continue;
       if (tiles++ % schedule_.producer_warps != producer) continue;
       append_acquire(load, loop.body);
       for (OpId vector : std::vector(f_[op.body].ops))

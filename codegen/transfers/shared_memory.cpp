@@ -107,11 +107,15 @@ std::string KernelPrinter::shared_offset(const Buffer& buffer, const Shape& shap
   const std::string chunk = fmt::format("fc::chunk_offset<{}, {}{}>", buffer.rows,
                                         buffer.columns * size / 2, last.warps > 1 ? ", true" : "");
   if (size == 1) {
-    if (last.warps != 1 || last.slots != 2 || in_chunk % last.fragment_size() != 0)
+    const int of_warp = last.fragments * last.fragment_size();
+    if (last.slots != 2 || in_chunk % last.fragment_size() != 0 ||
+        (last.warps > 1 && of_warp % in_chunk != 0))
       throw InternalError("a tile of bytes in another layout than that of a product");
     const int fragments = in_chunk / last.fragment_size();  // that share a chunk
-    return fmt::format("{}({}, j / {} * {}) + j % {} * {} + {} * {}", chunk, row, fragments,
-                       in_chunk / 2, fragments, last.fragment_size(), lane, last.lane_stride);
+    std::string half = fmt::format("j / {} * {}", fragments, in_chunk / 2);
+    if (last.warps > 1) half = fmt::format("{} * {} + {}", warp_number(last), of_warp / 2, half);
+    return fmt::format("{}({}, {}) + j % {} * {} + {} * {}", chunk, row, half, fragments,
+                       last.fragment_size(), lane, last.lane_stride);
   }
   if (last.fragment_size() == in_chunk && size == 2)  // the lanes share a chunk
     return fmt::format("{}({}, {}) + {} * {}", chunk, row, column, lane, last.lane_stride * size);

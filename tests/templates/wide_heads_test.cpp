@@ -89,6 +89,11 @@ TEST(WideHeads, TakeWhatNarrowOnesTake) {
   add({.layout = TensorLayout::bshd, .q_lens = true, .kv_lens = true},
       {.batch = 2, .q_len = 70, .kv_len = 70, .q_lens = {70, 3}, .kv_lens = {1, 65}});
   add({.large_scores = true}, {.q_len = 3, .kv_len = 0});
+  // A tile of conditions has a byte each, and at head_dim 512 warpgroups divide its columns.
+  add({.mask = Mask("visible[q_idx, kv_idx]", {{"visible", DType::i1, 2, true, true}})},
+      {.q_len = 65, .kv_len = 100, .captured_lengths = {{"visible_n0", 65}, {"visible_n1", 100}}});
+  add({.score = bias({"bias", DType::bf16, 2, /*unit_stride=*/true, /*aligned_rows=*/true})},
+      {.q_len = 65, .kv_len = 100, .captured_lengths = {{"bias_n0", 65}, {"bias_n1", 100}}});
   for (const char* name : {"sm_90", "sm_90a"})
     for (const auto& [spec, in] : cases)
       expect_right(spec, attention_schedule(spec, find_target(name)), find_target(name), {in});

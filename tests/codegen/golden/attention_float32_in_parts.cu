@@ -5,12 +5,12 @@ struct Parameters {
   fc::tensor_map k_high_tiles;  // of 32 x 64
   fc::tensor_map k_middle_tiles;  // of 32 x 64
   fc::tensor_map k_low_tiles;  // of 32 x 64
-  fc::tensor_map v_left_high_tiles;  // of 32 x 64
   fc::tensor_map v_left_middle_tiles;  // of 32 x 64
   fc::tensor_map v_left_low_tiles;  // of 32 x 64
-  fc::tensor_map v_right_high_tiles;  // of 32 x 64
+  fc::tensor_map v_left_high_tiles;  // of 32 x 64
   fc::tensor_map v_right_middle_tiles;  // of 32 x 64
   fc::tensor_map v_right_low_tiles;  // of 32 x 64
+  fc::tensor_map v_right_high_tiles;  // of 32 x 64
   float* o;
   fc::i64 o_stride_0, o_stride_1, o_stride_2;  // elements
   int Sq;
@@ -36,12 +36,12 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
   const fc::u32 key_high_full = shared + 196656, key_high_empty = shared + 196664;
   const fc::u32 key_middle_full = shared + 196672, key_middle_empty = shared + 196680;
   const fc::u32 key_low_full = shared + 196688, key_low_empty = shared + 196696;
-  const fc::u32 value_high_full = shared + 196704, value_high_empty = shared + 196712;
-  const fc::u32 value_middle_full = shared + 196720, value_middle_empty = shared + 196728;
-  const fc::u32 value_low_full = shared + 196736, value_low_empty = shared + 196744;
-  const fc::u32 value_high_2_full = shared + 196752, value_high_2_empty = shared + 196760;
-  const fc::u32 value_middle_2_full = shared + 196768, value_middle_2_empty = shared + 196776;
-  const fc::u32 value_low_2_full = shared + 196784, value_low_2_empty = shared + 196792;
+  const fc::u32 value_high_full = shared + 196736, value_high_empty = shared + 196744;
+  const fc::u32 value_middle_full = shared + 196704, value_middle_empty = shared + 196712;
+  const fc::u32 value_low_full = shared + 196720, value_low_empty = shared + 196728;
+  const fc::u32 value_high_2_full = shared + 196784, value_high_2_empty = shared + 196792;
+  const fc::u32 value_middle_2_full = shared + 196752, value_middle_2_empty = shared + 196760;
+  const fc::u32 value_low_2_full = shared + 196768, value_low_2_empty = shared + 196776;
   if (thread == 0) {
     fc::prefetch_map(p.q_high_tiles);
     fc::prefetch_map(p.q_middle_tiles);
@@ -49,12 +49,12 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
     fc::prefetch_map(p.k_high_tiles);
     fc::prefetch_map(p.k_middle_tiles);
     fc::prefetch_map(p.k_low_tiles);
-    fc::prefetch_map(p.v_left_high_tiles);
     fc::prefetch_map(p.v_left_middle_tiles);
     fc::prefetch_map(p.v_left_low_tiles);
-    fc::prefetch_map(p.v_right_high_tiles);
+    fc::prefetch_map(p.v_left_high_tiles);
     fc::prefetch_map(p.v_right_middle_tiles);
     fc::prefetch_map(p.v_right_low_tiles);
+    fc::prefetch_map(p.v_right_high_tiles);
     fc::init_mbarrier(query_high_full, 1);
     fc::init_mbarrier(query_high_empty, 1);
     fc::init_mbarrier(query_middle_full, 1);
@@ -141,41 +141,41 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
         fc::load_box(shared + 131072 + 8192, p.k_low_tiles, key_low_full, 128, cols_begin, head, batch);
         fc::load_box(shared + 131072 + 12288, p.k_low_tiles, key_low_full, 192, cols_begin, head, batch);
         phases ^= 1u << 5;
-        fc::wait_phase(value_high_empty, (phases >> 6 & 1) ^ 1);
-        // value_high <- v_left_high
-        fc::arrive_expect_tx(value_high_full, 8192);
-        fc::load_box(shared + 147456, p.v_left_high_tiles, value_high_full, 0, cols_begin, head, batch);
-        fc::load_box(shared + 147456 + 4096, p.v_left_high_tiles, value_high_full, 64, cols_begin, head, batch);
-        phases ^= 1u << 6;
-        fc::wait_phase(value_middle_empty, (phases >> 7 & 1) ^ 1);
+        fc::wait_phase(value_middle_empty, (phases >> 6 & 1) ^ 1);
         // value_middle <- v_left_middle
         fc::arrive_expect_tx(value_middle_full, 8192);
         fc::load_box(shared + 155648, p.v_left_middle_tiles, value_middle_full, 0, cols_begin, head, batch);
         fc::load_box(shared + 155648 + 4096, p.v_left_middle_tiles, value_middle_full, 64, cols_begin, head, batch);
-        phases ^= 1u << 7;
-        fc::wait_phase(value_low_empty, (phases >> 8 & 1) ^ 1);
+        phases ^= 1u << 6;
+        fc::wait_phase(value_low_empty, (phases >> 7 & 1) ^ 1);
         // value_low <- v_left_low
         fc::arrive_expect_tx(value_low_full, 8192);
         fc::load_box(shared + 163840, p.v_left_low_tiles, value_low_full, 0, cols_begin, head, batch);
         fc::load_box(shared + 163840 + 4096, p.v_left_low_tiles, value_low_full, 64, cols_begin, head, batch);
+        phases ^= 1u << 7;
+        fc::wait_phase(value_high_empty, (phases >> 8 & 1) ^ 1);
+        // value_high <- v_left_high
+        fc::arrive_expect_tx(value_high_full, 8192);
+        fc::load_box(shared + 147456, p.v_left_high_tiles, value_high_full, 0, cols_begin, head, batch);
+        fc::load_box(shared + 147456 + 4096, p.v_left_high_tiles, value_high_full, 64, cols_begin, head, batch);
         phases ^= 1u << 8;
-        fc::wait_phase(value_high_2_empty, (phases >> 9 & 1) ^ 1);
-        // value_high_2 <- v_right_high
-        fc::arrive_expect_tx(value_high_2_full, 8192);
-        fc::load_box(shared + 172032, p.v_right_high_tiles, value_high_2_full, 0, cols_begin, head, batch);
-        fc::load_box(shared + 172032 + 4096, p.v_right_high_tiles, value_high_2_full, 64, cols_begin, head, batch);
-        phases ^= 1u << 9;
-        fc::wait_phase(value_middle_2_empty, (phases >> 10 & 1) ^ 1);
+        fc::wait_phase(value_middle_2_empty, (phases >> 9 & 1) ^ 1);
         // value_middle_2 <- v_right_middle
         fc::arrive_expect_tx(value_middle_2_full, 8192);
         fc::load_box(shared + 180224, p.v_right_middle_tiles, value_middle_2_full, 0, cols_begin, head, batch);
         fc::load_box(shared + 180224 + 4096, p.v_right_middle_tiles, value_middle_2_full, 64, cols_begin, head, batch);
-        phases ^= 1u << 10;
-        fc::wait_phase(value_low_2_empty, (phases >> 11 & 1) ^ 1);
+        phases ^= 1u << 9;
+        fc::wait_phase(value_low_2_empty, (phases >> 10 & 1) ^ 1);
         // value_low_2 <- v_right_low
         fc::arrive_expect_tx(value_low_2_full, 8192);
         fc::load_box(shared + 188416, p.v_right_low_tiles, value_low_2_full, 0, cols_begin, head, batch);
         fc::load_box(shared + 188416 + 4096, p.v_right_low_tiles, value_low_2_full, 64, cols_begin, head, batch);
+        phases ^= 1u << 10;
+        fc::wait_phase(value_high_2_empty, (phases >> 11 & 1) ^ 1);
+        // value_high_2 <- v_right_high
+        fc::arrive_expect_tx(value_high_2_full, 8192);
+        fc::load_box(shared + 172032, p.v_right_high_tiles, value_high_2_full, 0, cols_begin, head, batch);
+        fc::load_box(shared + 172032 + 4096, p.v_right_high_tiles, value_high_2_full, 64, cols_begin, head, batch);
         phases ^= 1u << 11;
       }
     }

@@ -1,8 +1,8 @@
 struct Parameters {
   fc::tensor_map q_tiles;  // of 128 x 64
   fc::tensor_map k_tiles;  // of 64 x 64
-  fc::tensor_map v_tiles;  // of 64 x 64
   fc::tensor_map bias_tiles;  // of 128 x 64
+  fc::tensor_map v_tiles;  // of 64 x 64
   fc::tensor_map o_tiles;  // of 64 x 64
   int Sq;
   int Sk;
@@ -23,13 +23,13 @@ attention_forward(const __grid_constant__ Parameters p) {
   // where a ring's slots say that they are full, and that they are empty
   const fc::u32 query_full = shared + 81920, query_empty = shared + 81928;
   const fc::u32 key_full = shared + 81936, key_empty = shared + 81952;
-  const fc::u32 value_full = shared + 81968, value_empty = shared + 81984;
-  const fc::u32 bias_tile_full = shared + 82000, bias_tile_empty = shared + 82016;
+  const fc::u32 value_full = shared + 82000, value_empty = shared + 82016;
+  const fc::u32 bias_tile_full = shared + 81968, bias_tile_empty = shared + 81984;
   if (thread == 0) {
     fc::prefetch_map(p.q_tiles);
     fc::prefetch_map(p.k_tiles);
-    fc::prefetch_map(p.v_tiles);
     fc::prefetch_map(p.bias_tiles);
+    fc::prefetch_map(p.v_tiles);
     fc::prefetch_map(p.o_tiles);
     fc::init_mbarrier(query_full, 1);
     fc::init_mbarrier(query_empty, 2);
@@ -54,8 +54,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     if (thread == 256) {
       int query_phase = 0;
       int key_slot = 0, key_phase = 0;
-      int value_slot = 0, value_phase = 0;
       int bias_tile_slot = 0, bias_tile_phase = 0;
+      int value_slot = 0, value_phase = 0;
       fc::wait_phase(query_empty, query_phase ^ 1);
       // query <- q
       fc::arrive_expect_tx(query_full, 16384);
@@ -77,14 +77,6 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot = 0;
           key_phase ^= 1;
         }
-        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        // value <- v
-        fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
-        fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
-        if (++value_slot == 2) {
-          value_slot = 0;
-          value_phase ^= 1;
-        }
         fc::wait_phase(bias_tile_empty + bias_tile_slot * 8, bias_tile_phase ^ 1);
         // bias_tile <- bias
         fc::arrive_expect_tx(bias_tile_full + bias_tile_slot * 8, 16384);
@@ -92,6 +84,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         if (++bias_tile_slot == 2) {
           bias_tile_slot = 0;
           bias_tile_phase ^= 1;
+        }
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        // value <- v
+        fc::arrive_expect_tx(value_full + value_slot * 8, 8192);
+        fc::load_box(shared + 32768 + value_slot * 8192, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
+        if (++value_slot == 2) {
+          value_slot = 0;
+          value_phase ^= 1;
         }
       }
     }

@@ -1,9 +1,9 @@
 struct Parameters {
   fc::tensor_map q_tiles;  // of 128 x 64
   fc::tensor_map k_tiles;  // of 96 x 64
-  fc::tensor_map v_tiles;  // of 96 x 64
   fc::tensor_map visible_tiles;  // of 128 x 64
   fc::tensor_map visible_tiles_128x32;  // of 128 x 32
+  fc::tensor_map v_tiles;  // of 96 x 64
   fc::tensor_map o_tiles;  // of 64 x 64
   int Sk;
   float scale;
@@ -23,14 +23,14 @@ attention_forward(const __grid_constant__ Parameters p) {
   // where a ring's slots say that they are full, and that they are empty
   const fc::u32 query_full = shared + 90112, query_empty = shared + 90120;
   const fc::u32 key_full = shared + 90128, key_empty = shared + 90144;
-  const fc::u32 value_full = shared + 90160, value_empty = shared + 90176;
-  const fc::u32 visible_tile_full = shared + 90192, visible_tile_empty = shared + 90208;
+  const fc::u32 value_full = shared + 90192, value_empty = shared + 90208;
+  const fc::u32 visible_tile_full = shared + 90160, visible_tile_empty = shared + 90176;
   if (thread == 0) {
     fc::prefetch_map(p.q_tiles);
     fc::prefetch_map(p.k_tiles);
-    fc::prefetch_map(p.v_tiles);
     fc::prefetch_map(p.visible_tiles);
     fc::prefetch_map(p.visible_tiles_128x32);
+    fc::prefetch_map(p.v_tiles);
     fc::prefetch_map(p.o_tiles);
     fc::init_mbarrier(query_full, 1);
     fc::init_mbarrier(query_empty, 2);
@@ -55,8 +55,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     if (thread == 256) {
       int query_phase = 0;
       int key_slot = 0, key_phase = 0;
-      int value_slot = 0, value_phase = 0;
       int visible_tile_slot = 0, visible_tile_phase = 0;
+      int value_slot = 0, value_phase = 0;
       fc::wait_phase(query_empty, query_phase ^ 1);
       // query <- q
       fc::arrive_expect_tx(query_full, 16384);
@@ -77,14 +77,6 @@ attention_forward(const __grid_constant__ Parameters p) {
           key_slot = 0;
           key_phase ^= 1;
         }
-        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
-        // value <- v
-        fc::arrive_expect_tx(value_full + value_slot * 8, 12288);
-        fc::load_box(shared + 40960 + value_slot * 12288, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
-        if (++value_slot == 2) {
-          value_slot = 0;
-          value_phase ^= 1;
-        }
         fc::wait_phase(visible_tile_empty + visible_tile_slot * 8, visible_tile_phase ^ 1);
         // visible_tile <- visible
         fc::arrive_expect_tx(visible_tile_full + visible_tile_slot * 8, 12288);
@@ -93,6 +85,14 @@ attention_forward(const __grid_constant__ Parameters p) {
         if (++visible_tile_slot == 2) {
           visible_tile_slot = 0;
           visible_tile_phase ^= 1;
+        }
+        fc::wait_phase(value_empty + value_slot * 8, value_phase ^ 1);
+        // value <- v
+        fc::arrive_expect_tx(value_full + value_slot * 8, 12288);
+        fc::load_box(shared + 40960 + value_slot * 12288, p.v_tiles, value_full + value_slot * 8, 0, cols_begin, head, batch);
+        if (++value_slot == 2) {
+          value_slot = 0;
+          value_phase ^= 1;
         }
       }
     }

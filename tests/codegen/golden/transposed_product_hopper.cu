@@ -1,7 +1,7 @@
 struct Parameters {
+  fc::tensor_map a_tiles;  // of 64 x 64
   fc::tensor_map b_tiles;  // of 64 x 64
   fc::tensor_map b_tiles_64x16;  // of 64 x 16
-  fc::tensor_map a_tiles;  // of 64 x 64
   float* c;
   fc::i64 c_stride_0;  // elements
   int M;
@@ -20,12 +20,12 @@ transposed_product(const __grid_constant__ Parameters p) {
   const int m_lane = warp % 8 * 16 + lane / 4;
   const int n_lane = lane % 4 * 2;
   // where a ring's slots say that they are full, and that they are empty
-  const fc::u32 b_full = shared + 53248, b_empty = shared + 53264;
-  const fc::u32 a_full = shared + 53280, a_empty = shared + 53296;
+  const fc::u32 b_full = shared + 53280, b_empty = shared + 53296;
+  const fc::u32 a_full = shared + 53248, a_empty = shared + 53264;
   if (thread == 0) {
+    fc::prefetch_map(p.a_tiles);
     fc::prefetch_map(p.b_tiles);
     fc::prefetch_map(p.b_tiles_64x16);
-    fc::prefetch_map(p.a_tiles);
     for (int slot = 0; slot < 2; ++slot) {
       fc::init_mbarrier(b_full + slot * 8, 1);
       fc::init_mbarrier(b_empty + slot * 8, 2);
@@ -41,22 +41,13 @@ transposed_product(const __grid_constant__ Parameters p) {
   if (warp >= 8) {
     fc::shrink_registers<24>();
     if (thread == 256) {
-      int b_slot = 0, b_phase = 0;
       int a_slot = 0, a_phase = 0;
+      int b_slot = 0, b_phase = 0;
 
       // k tiles of 64
       #pragma unroll 1
       for (int k_tile = ((p.K + 63) / 64) - 1; k_tile >= 0; --k_tile) {
         const int k_begin = k_tile * 64;
-        fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
-        // b <- b
-        fc::arrive_expect_tx(b_full + b_slot * 8, 10240);
-        fc::load_box(shared + b_slot * 10240, p.b_tiles, b_full + b_slot * 8, n_begin, k_begin);
-        fc::load_box(shared + b_slot * 10240 + 8192, p.b_tiles_64x16, b_full + b_slot * 8, n_begin + 64, k_begin);
-        if (++b_slot == 2) {
-          b_slot = 0;
-          b_phase ^= 1;
-        }
         fc::wait_phase(a_empty + a_slot * 8, a_phase ^ 1);
         // a <- a
         fc::arrive_expect_tx(a_full + a_slot * 8, 16384);
@@ -65,6 +56,15 @@ transposed_product(const __grid_constant__ Parameters p) {
         if (++a_slot == 2) {
           a_slot = 0;
           a_phase ^= 1;
+        }
+        fc::wait_phase(b_empty + b_slot * 8, b_phase ^ 1);
+        // b <- b
+        fc::arrive_expect_tx(b_full + b_slot * 8, 10240);
+        fc::load_box(shared + b_slot * 10240, p.b_tiles, b_full + b_slot * 8, n_begin, k_begin);
+        fc::load_box(shared + b_slot * 10240 + 8192, p.b_tiles_64x16, b_full + b_slot * 8, n_begin + 64, k_begin);
+        if (++b_slot == 2) {
+          b_slot = 0;
+          b_phase ^= 1;
         }
       }
     }
