@@ -16,6 +16,7 @@
 #include "python/src/gpu_model.h"
 #include "python/src/module.h"
 #include "templates/decode_choice.h"
+#include "templates/schedules/measured_columns.h"
 #include "templates/schedules/schedule_lists.h"
 
 namespace flashcore::python {
@@ -191,6 +192,9 @@ void bind_cost_model(py::module_& m) {
     for (const Schedule& s : hopper_candidates(SpecTraits(attention_spec_from_json(json))))
       texts.push_back(to_json(s));
     return texts;
+  });
+  m.def("most_columns", [](const std::string& spec, const std::string& schedule) {
+    return most_columns(SpecTraits(attention_spec_from_json(spec)), schedule_from_json(schedule));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string>
 
 #include "dsl/ir/affine.h"
 #include "dsl/ir/conjuncts.h"
@@ -85,6 +86,11 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
   const Program with_score = program_of(spec), without = program_of(plain);
   const Function& f = with_score.function();
   const AxisId rows = f.find_axis("rows"), cols = f.find_axis("cols");
+  // Pages are looked up for any score.
+  std::set<std::string> of_keys;
+  for_each_op(without.function(), without.function().body, [&](const Op& op, BlockId) {
+    if (op.code == OpCode::gather) of_keys.insert(without.function()[op.tensor].name);
+  });
   const auto has_index_along = [&](const Op& gather, AxisId axis, AxisId not_along) {
     return std::ranges::any_of(gather.operands, [&](ValueId index) {
       return f[index].type.has(axis) && !f[index].type.has(not_along);
@@ -92,6 +98,7 @@ ScoreTraits traits_of_score(AttentionSpec spec) {
   };
   for_each_op(f, f.body, [&](const Op& op, BlockId) {
     if (op.results.size() != 1) return;
+    if (op.code == OpCode::gather && of_keys.contains(f[op.tensor].name)) return;
     const TileType& type = f[op.results[0]].type;
     traits.looks_up_rows = traits.looks_up_rows || (op.code == OpCode::gather && type.has(rows));
     if (!type.has(cols)) return;

@@ -1,12 +1,13 @@
-// What differs between the candidates of a spec is what the cost model weighs up. How large their tiles
-// are follows from registers and shared memory (hopper_tiles.h), and in which order most blocks issue
-// what they compute is measured (measured_orderings.h). docs/performance_hopper.md has the figures, and
-// what was tried besides.
+// What differs between the candidates of a spec is what the cost model weighs up. Their tiles are as large as
+// shared memory allows (hopper_tiles.h). How many key columns registers hold (measured_columns.h), and in
+// which order most blocks issue what they compute (measured_orderings.h), is measured.
+// docs/performance_hopper.md has the figures, and what was tried besides.
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "templates/schedules/hopper_tiles.h"
+#include "templates/schedules/measured_columns.h"
 #include "templates/schedules/measured_orderings.h"
 #include "templates/schedules/schedule_lists.h"
 #include "templates/schedules/schedule_parts.h"
@@ -52,23 +53,26 @@ Schedule large(const Traits& traits, int rows, int cols, const Schedule& orderin
   return s;
 }
 
+/// Takes as many key columns, up to those that it has, as registers and shared memory have room for.
+/// Returns whether there are any.
+bool narrow(const Traits& traits, Schedule& s) {
+  const int step = traits.column_step;
+  int& cols = s.tiles["cols"];
+  cols = std::min(cols, most_columns(traits, s)) / step * step;
+  while (cols > 0 && tile_bytes(traits, s) > hopper_shared_bytes) cols -= step;
+  return cols > 0;
+}
+
 /// The static tile scheduler, unless the schedule has the dynamic one already or each role would have to find
 /// the segments of its tiles, and the dynamic one with three orders of output tiles: as many heads side by
 /// side as L2 has room for; one head after the other; and, where tiles differ in length, all heads side by
 /// side, so that the longest tiles of all come first.
 void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Schedule>& to) {
   if (s.tile_scheduler != PersistentScheduler::dynamic && !traits.ragged) to.push_back(s);
-  // What is read for every score leaves no registers for the number of the next tile, nor do the three
-  // sums of a softcap with a maximum and an LSE, or two of them beside a segment: with as many key columns
-  // as the static scheduler has, ptxas spills, and in tiles of 192 rows with fewer as well.
-  const bool fits = !traits.loads || !traits.masked || s.tiles.at("rows") < 192;
-  if (!s.persistent || !fits) return;
-  const bool crowded = traits.widest > 128 ? traits.score.looks_up
-                                           : traits.widest > 112 && traits.softcap_with_maximum &&
-                                                 (traits.spec.lse || traits.ragged);
   Schedule dynamic = s;
-  if (crowded) dynamic.tiles["cols"] -= 16;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
+  // The number of the next tile takes a register.
+  if (!narrow(traits, dynamic)) return;
   // The tiles of packed sequences, one behind the other, read the keys of few of them at a time.
   if (traits.spec.packed()) {
     dynamic.grid_order = GridOrder::tiles_last;
@@ -88,11 +92,7 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
 }
 
 /// Blocks that scan for their tiles: blocks with the same rows of all heads are neighbours, and a
-/// block may have two heads, for which it scans once. A softcap leaves no registers for this, nor
-/// do lookups with three blocks on a multiprocessor, nor a mask that reads tables, as documents do,
-/// beside a bias that the copy engine brings, or with 128 query rows above head_dim 128, nor a mask
-/// that divides positions, as chunks do, beside such a bias in tiles of 192 query rows. With ALiBi
-/// besides, tiles have fewer key columns and fit.
+/// block may have two heads, for which it scans once, where registers hold what the scan finds.
 void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (!traits.scanned || traits.ragged) {
     to.push_back(std::move(s));
@@ -100,14 +100,8 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   }
   s.grid_order = GridOrder::tiles_last;
   to.push_back(s);
-  const bool crowded =
-      traits.widest > 128 && s.tiles["rows"] > 64 && traits.mask.looks_up() && !traits.by_position;
-  const bool loads_beside_lookups =
-      traits.loads && (traits.mask.looks_up() || (traits.mask.divides() && s.tiles["rows"] == 192));
-  if (traits.score.softcap || (traits.score.looks_up && s.blocks_per_processor == 3) || crowded ||
-      loads_beside_lookups || traits.mask.by_head())
-    return;
   s.positions_per_block = 2;
+  if (traits.mask.by_head() || !narrow(traits, s)) return;
   if (traits.widest > 112 && s.blocks_per_processor > 1) {
     // Measured at head_dim 128 for causal documents: 2 to 3 % faster than a second slot for the query
     // and two chains of sums.
@@ -119,11 +113,7 @@ void add_with_scan(const Traits& traits, Schedule s, std::vector<Schedule>& to) 
   to.push_back(std::move(s));
 }
 
-/// With as many key columns as shared memory has room for: fewer by a multiple of `step`.
-void add_narrowed(const Traits& traits, Schedule s, int step, std::vector<Schedule>& to) {
-  while (tile_bytes(traits, s) > hopper_shared_bytes && s.tiles["cols"] > step)
-    s.tiles["cols"] -= step;
-  if (tile_bytes(traits, s) > hopper_shared_bytes) return;
+void add(const Traits& traits, Schedule s, std::vector<Schedule>& to) {
   if (s.persistent)
     add_with_schedulers(traits, s, to);
   else
@@ -131,35 +121,34 @@ void add_narrowed(const Traits& traits, Schedule s, int step, std::vector<Schedu
 }
 
 void add_large(const Traits& traits, std::vector<Schedule>& to) {
-  // Boxes of conditions, which are bytes, have 32 columns or a multiple.
-  const int step = traits.mask.loaded_elements() ? 32 : 16;
-  const auto add = [&](std::string_view family, int rows, int cols) {
+  constexpr int most = 128, few = 64;  // key columns
+  // Returns how many key columns the tiles have.
+  const auto add_family = [&](std::string_view family, int rows, int cols) {
     const Schedule* const ordering = measured_ordering(traits, family);
-    if (ordering == nullptr) return;
-    Schedule s = large(traits, rows, cols / step * step, *ordering);
+    Schedule s = warpgroup_tiles(rows, cols);
+    if (ordering == nullptr || !narrow(traits, s)) return 0;
+    s = large(traits, rows, s.tiles["cols"], *ordering);
     s.ping_pong = s.ping_pong || family == "128/ping_pong";
-    add_narrowed(traits, std::move(s), step, to);
+    if (!narrow(traits, s)) return 0;
+    cols = s.tiles["cols"];
+    add(traits, std::move(s), to);
+    return cols;
   };
-  const auto add_pairs = [&](int cols) {
-    for (const char* family : {"128", "128/ping_pong"}) add(family, 128, cols);
-  };
-  const int cols = columns_of_two_warpgroups(traits);
-  add_pairs(cols);
-  if (traits.widest > 128 && cols > 64) add_pairs(64);
-  if (const auto three = columns_of_three_warpgroups(traits)) add("192", 192, *three);
+  for (const char* family : {"128", "128/ping_pong"})
+    if (add_family(family, 128, most) > few && traits.widest > 128) add_family(family, 128, few);
+  add_family("192", 192, most);
 }
 
 /// Two blocks with neighbouring query rows may load the keys and values that both see together: half as
 /// many bytes come from L2, and what that saves of the power pays for the waits of the blocks for each
 /// other in long loops. With as many key columns as shared memory has room for, up to 176.
 void add_multicast(const Traits& traits, std::vector<Schedule>& to) {
-  constexpr int most_columns = 176;
+  constexpr int most = 176;
   const Schedule* const ordering = measured_ordering(traits, "128/multicast");
   if (ordering == nullptr || !traits.may_persist || traits.ragged) return;
-  Schedule s = large(traits, 128, most_columns, *ordering);
+  Schedule s = large(traits, 128, most, *ordering);
   s.multicast_blocks = 2;
-  while (tile_bytes(traits, s) > hopper_shared_bytes) s.tiles["cols"] -= 16;
-  to.push_back(std::move(s));
+  if (narrow(traits, s)) to.push_back(std::move(s));
 }
 
 /// Small blocks, of which several share a multiprocessor or, where there are few, several have
@@ -206,9 +195,9 @@ void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
 /// the weights; with one stage there is room for 64 keys. Persistent blocks of sequences that differ in
 /// length were not timed.
 void add_wide(const Traits& traits, std::vector<Schedule>& to) {
-  constexpr int most_columns = 352;
-  const bool divided = traits.dv > most_columns;
-  if (traits.dv > 2 * most_columns) return;
+  constexpr int of_two = 352;
+  const bool divided = traits.dv > of_two;
+  if (traits.dv > 2 * of_two) return;
   Schedule s = tiles(traits, divided ? 64 : 128, 64);
   if (divided) {
     s.warps_n = 2;
@@ -220,7 +209,7 @@ void add_wide(const Traits& traits, std::vector<Schedule>& to) {
   s.rescale_before_product = !divided || !traits.masked;
   s.staged_stores = divided || !s.persistent;
   s.descending = !traits.masked;
-  add_narrowed(traits, std::move(s), 16, to);
+  if (narrow(traits, s)) add(traits, std::move(s), to);
 }
 
 /// Whether the partial tile of query rows is the first one: of the rows that are not there, no keys are
@@ -242,10 +231,7 @@ std::vector<Schedule> hopper_candidates(const SpecTraits& of) {
     for (Schedule& s : candidates) share_out_boxes(s, of.spec);
     return candidates;
   }
-  const bool only_small = of.mask.looks_up() && traits.widest <= 128 &&
-                          (traits.widest <= 64 || of.mask.several() || traits.ragged ||
-                           (!traits.plain && !traits.by_position));
-  if (!only_small) add_large(traits, candidates);
+  add_large(traits, candidates);
   add_small(traits, candidates);
   add_without_producer(traits, candidates);
   add_multicast(traits, candidates);

@@ -57,10 +57,9 @@ inline void share_out_boxes(Schedule& s, const AttentionSpec& spec) {
 }
 
 /// Whether the two warpgroups of a block multiply at the same time and compute at the same time, unless ping-pong keeps
-/// them apart: where two warps issue loads, keys and values no longer come by turns. Measured at head_dim 128.
+/// them apart: where two warps issue loads, keys and values no longer come by turns. Measured from head_dim 80 on.
 inline bool falls_into_step(const Schedule& s, const AttentionSpec& spec) {
-  const int columns = round_up(widest(spec));
-  return s.producer_warps > 1 && s.tiles.at("rows") == 128 && columns > 112 && columns <= 128;
+  return s.producer_warps > 1 && s.tiles.at("rows") == 128 && round_up(widest(spec)) > 64;
 }
 
 }  // namespace flashcore

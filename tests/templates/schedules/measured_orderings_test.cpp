@@ -5,27 +5,18 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "dsl/json.h"
 #include "dsl/variants.h"
+#include "tests/templates/support/spec_of.h"
 
 namespace flashcore {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-AttentionSpec spec_of(int head_dim, Mask mask = {}, Score score = {}, DType dtype = DType::bf16) {
-  AttentionSpec spec;
-  spec.head_dim = head_dim;
-  spec.mask = std::move(mask);
-  spec.score = std::move(score);
-  spec.dtype = dtype;
-  return spec;
-}
 
 /// What the table has for a kind: the ordering at a head_dim, or none.
 std::optional<Schedule> entry(const std::string& kind, int head_dim) {
