@@ -6,93 +6,17 @@
 
 #include "dsl/ir/print.h"
 #include "dsl/ir/type_rules.h"
+#include "dsl/ir/verify_attributes.h"
 
 namespace flashcore::ir {
 namespace {
 
+/// The operands and the results of an op.
 class OpVerifier {
  public:
   OpVerifier(const Function& f, const Op& op) : f_(f), op_(op) {}
 
   void run() {
-    if (op_.scope == ReductionScope::lane && kind_of(op_.code) != OpKind::reduction)
-      fail("only a reduction is done by lane", "leave \"by lane\" out");
-    if (op_.scope == ReductionScope::warp && kind_of(op_.code) != OpKind::reduction &&
-        op_.code != OpCode::dot)
-      fail("only a reduction or a product is done by warp", "leave \"by warp\" out");
-    if (op_.issued && op_.code != OpCode::dot)
-      fail("only a product is issued", "leave \"issued\" out");
-    if (op_.instruction && op_.code != OpCode::dot && op_.code != OpCode::convert)
-      fail("only a product, or the conversion of its operand, uses an instruction",
-           fmt::format("leave \"using {}\" out", name_of(*op_.instruction)));
-    if (op_.rounding != OperandRounding::none && op_.code != OpCode::dot)
-      fail("only a product rounds its operands",
-           fmt::format("leave \"as {}\" out", name_of(op_.rounding)));
-    if (op_.precise && op_.code != OpCode::tanh)
-      fail("only a tanh is precise", "leave \"precise\" out");
-    if (op_.unordered && op_.code != OpCode::loop)
-      fail("only a loop has rounds to order", "leave \"unordered\" out");
-    if (op_.accumulation != Accumulation::none && op_.code != OpCode::store)
-      fail("only a store adds to a tensor", "leave \"adding\" out");
-    const bool holds = op_.code == OpCode::loop || op_.code == OpCode::scan_tiles ||
-                       op_.code == OpCode::tile_loop || is_plain(op_.code) ||
-                       op_.code == OpCode::role || op_.code == OpCode::issue;
-    if (op_.body && !holds)
-      fail("only a loop, an if, a nest, a role or an issue has a region",
-           "leave out what stands in braces behind it");
-    if (op_.otherwise && op_.code != OpCode::if_)
-      fail("only an if has a region behind \"else\"", "leave out the second region");
-    if ((op_.warps || op_.registers) && op_.code != OpCode::role)
-      fail("only a role has warps of its own", "leave \"warps\" and \"registers\" out");
-    if (op_.inside && op_.code != OpCode::gather)
-      fail("only a gather has indices", "leave \"inside\" out");
-    if (op_.box_rows && op_.code != OpCode::issue)
-      fail("only an issue has boxes", fmt::format("leave \"boxes of {} rows\" out", op_.box_rows));
-    if (op_.acquires && (op_.code != OpCode::issue || !op_.body))
-      fail("only an issue whose region computes positions waits for its slot itself",
-           "leave \"acquiring\" out, and put an acquire in front of the issue");
-    if (op_.fence && op_.code != OpCode::nest && op_.code != OpCode::dot)
-      fail("only a nest or a product has a fence", "leave \"fence\" out");
-    named();
-    types();
-  }
-
- private:
-  /// The things an op names exist.
-  void named() {
-    const OpKind kind = kind_of(op_.code);
-    const bool turn = op_.code == OpCode::wait_turn || op_.code == OpCode::release_turn;
-    const bool accesses = op_.code == OpCode::load || op_.code == OpCode::store || turn ||
-                          op_.code == OpCode::gather || op_.code == OpCode::dimension ||
-                          op_.code == OpCode::searchsorted ||
-                          (op_.code == OpCode::issue && !issues_values());
-    if (accesses && (!op_.tensor || op_.tensor.index >= f_.tensors.size()))
-      fail("it names no tensor", "name an input or output with its indices, as in x[rows, d]");
-    if (op_.code == OpCode::parameter &&
-        (!op_.parameter || op_.parameter.index >= f_.parameters.size()))
-      fail("it names no parameter", "declare one, parameter scale: f32, and name it");
-    const bool of_channel = op_.code == OpCode::acquire || op_.code == OpCode::issue ||
-                            op_.code == OpCode::read_slot || op_.code == OpCode::release ||
-                            op_.code == OpCode::beside ||
-                            (op_.code == OpCode::wait && !op_.results.empty());
-    const bool buffered = of_channel || op_.code == OpCode::scan_tiles ||
-                          op_.code == OpCode::next_tile || op_.code == OpCode::tile_is_full;
-    if ((buffered && !op_.buffer) || (op_.buffer && op_.buffer.index >= f_.buffers.size()))
-      fail("it names no buffer", "declare a buffer, and name it behind \"in\"");
-    if (of_channel && f_[op_.buffer].transport == Transport::none)
-      fail(fmt::format("{} is a buffer and no channel", f_[op_.buffer].name),
-           "declare it as a channel, and say how its tiles come: channel ... by tma");
-    const bool nowhere = op_.code == OpCode::constant || op_.code == OpCode::parameter ||
-                         op_.code == OpCode::undefined || op_.code == OpCode::dimension ||
-                         asks_who_runs(op_.code);
-    const bool along = kind == OpKind::reduction || op_.code == OpCode::enter ||
-                       op_.code == OpCode::scan_tiles || op_.code == OpCode::combine_partials ||
-                       op_.code == OpCode::segment || (kind == OpKind::source && !nowhere);
-    if ((along && !op_.axis) || (op_.axis && op_.axis.index >= f_.axes.size()))
-      fail("it names no axis", "name one that is declared, as in index rows");
-  }
-
-  void types() {
     switch (op_.code) {
       case OpCode::constant:
       case OpCode::undefined:
@@ -264,6 +188,7 @@ class OpVerifier {
     }
   }
 
+ private:
   /// The first so many results.
   void numbers(std::size_t count) const {
     for (std::size_t i = 0; i < count; ++i)
@@ -303,15 +228,9 @@ class OpVerifier {
            "read an input; the elements of an output are only written");
   }
 
-  /// Whether an issue puts values of the program, rather than a tile of a tensor, into its channel.
-  [[nodiscard]] bool issues_values() const {
-    return op_.buffer && op_.buffer.index < f_.buffers.size() &&
-           (f_[op_.buffer].holds_scalars() || f_[op_.buffer].transport == Transport::warps);
-  }
-
   void issue() {
     results(0);
-    if (issues_values()) return issue_values();
+    if (issues_values(f_, op_)) return issue_values();
     input();
     fits_buffer(accessed_axes(f_, op_));
     computed_positions();
@@ -495,7 +414,10 @@ class OpVerifier {
 
 }  // namespace
 
-void verify_op(const Function& f, const Op& op) { OpVerifier(f, op).run(); }
+void verify_op(const Function& f, const Op& op) {
+  verify_attributes(f, op);
+  OpVerifier(f, op).run();
+}
 
 void refuse_op(const Function& f, const Op& op, std::string why, std::string fix) {
   throw SpecError({fmt::format("invalid operation: {}", print(f, op)), std::move(why),

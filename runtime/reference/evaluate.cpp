@@ -3,7 +3,6 @@
 // operands alone is in arithmetic.h, what it does to tensors and slots in memory.h.
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -14,10 +13,12 @@
 #include "runtime/reference/arithmetic.h"
 #include "runtime/reference/binding.h"
 #include "runtime/reference/formats.h"
+#include "runtime/reference/found_tiles.h"
 #include "runtime/reference/gather.h"
 #include "runtime/reference/memory.h"
 #include "runtime/reference/reference.h"
 #include "runtime/reference/segments.h"
+#include "runtime/reference/sources.h"
 
 namespace flashcore {
 namespace {
@@ -33,7 +34,7 @@ class Evaluation {
         axes_(f.axes.size()),
         values_(f.values.size()),
         memory_(f, arrays, axes_, values_),
-        found_(f.buffers.size()),
+        found_(f),
         queues_(f.buffers.size()) {
     for (std::size_t i = 0; i < f.axes.size(); ++i) axes_[i] = cut(f.axes[i]);
     for_each_op(f, f.body, [&](const Op& op, BlockId) {
@@ -230,20 +231,17 @@ class Evaluation {
 
   void divide(const Op& op) {
     const std::int64_t a = integer(op, 0), b = integer(op, 1);
-    values_[op.results[0].index] = TileValue(1, 1, static_cast<double>(a / b));
-    values_[op.results[1].index] = TileValue(1, 1, static_cast<double>(a % b));
+    values_[op.results[0].index] = whole(a / b);
+    values_[op.results[1].index] = whole(a % b);
   }
 
   TileValue tile_op(const Op& op) {
     if (op.code == OpCode::transpose) return transpose(operand(op, 0));
     if (op.code == OpCode::cluster_read) return cluster_read(op);
-    if (op.code == OpCode::all_lanes) {
-      const auto holds = [](double x) { return x != 0; };
-      return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
-    }
-    if (op.code == OpCode::all_within) {
-      const double most = operand(op, 1).scalar();
-      const auto holds = [&](double x) { return x * x <= most; };
+    if (op.code == OpCode::all_lanes || op.code == OpCode::all_within) {
+      const auto holds = [&](double x) {
+        return op.code == OpCode::all_lanes ? x != 0 : x * x <= operand(op, 1).scalar();
+      };
       return TileValue(1, 1, std::ranges::all_of(operand(op, 0).data, holds) ? 1.0 : 0.0);
     }
     if (op.code != OpCode::dot) return operand(op, 0);  // only the layout changes
@@ -271,13 +269,11 @@ class Evaluation {
     else if (op.code == OpCode::find_segment)
       find_tile(op);
     else if (op.code == OpCode::searchsorted)
-      values_[op.results[0].index] = TileValue(
-          1, 1,
-          static_cast<double>(searchsorted(arrays_[op.tensor], integer(op, 1), integer(op, 0))));
+      set(op, whole(searchsorted(arrays_[op.tensor], integer(op, 1), integer(op, 0))));
     else if (op.code == OpCode::tile_is_full)
-      set(op, TileValue(1, 1, found(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
+      set(op, TileValue(1, 1, found_.at(op, integer(op, 0)).everywhere ? 1.0 : 0.0));
     else if (op.code == OpCode::next_tile)
-      set(op, TileValue(1, 1, static_cast<double>(next_tile(op, integer(op, 0), integer(op, 1)))));
+      set(op, whole(found_.next(op, integer(op, 0), integer(op, 1))));
   }
 
   /// The slots of a channel of copies by threads have numbers, and those of the others an order.
@@ -306,7 +302,7 @@ class Evaluation {
     if (!op.box_rows) return memory_.load(op);
     TileValue tile;
     for (int row = 0; row < f_[op.buffer].rows; row += op.box_rows) {
-      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, row);
+      values_[f_[op.body].arguments[0].index] = whole(row);
       block(op.body);
       const TileValue behind = memory_.load(op, -1, row);
       const auto place = static_cast<std::ptrdiff_t>(row * behind.inner);
@@ -341,43 +337,19 @@ class Evaluation {
     }
   }
 
-  // Scans.
-
-  struct Found {
-    bool visible = true, everywhere = false;
-  };
-
-  /// What the scan noted of a tile. Its words hold eight each; of the tiles beyond them nothing
-  /// is known.
-  [[nodiscard]] Found found(const Op& op, std::int64_t tile) const {
-    const std::vector<Found>& tiles = found_[op.buffer.index];
-    if (tile < 0 || tile >= static_cast<std::int64_t>(f_[op.buffer].columns) * 8) return {};
-    if (tile >= static_cast<std::int64_t>(tiles.size())) return {false, false};
-    return tiles[static_cast<std::size_t>(tile)];
-  }
-
-  [[nodiscard]] std::int64_t next_tile(const Op& op, std::int64_t tile, std::int64_t bound) const {
-    if (op.descending) {
-      for (--tile; tile >= bound && !found(op, tile).visible;) --tile;
-    } else {
-      for (++tile; tile < bound && !found(op, tile).visible;) ++tile;
-    }
-    return tile;
-  }
-
   void scan(const Op& op) {
     refuse_whole(op);
     AxisState& axis = axis_state(op.axis);
-    std::vector<Found>& tiles = found_[op.buffer.index];
-    tiles.assign(static_cast<std::size_t>(axis.count), {false, false});
+    std::vector<FoundTile> tiles(static_cast<std::size_t>(axis.count), {false, false});
     for (std::int64_t tile = integer(op, 0); tile < integer(op, 1); ++tile) {
       axis.current = tile;
-      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, static_cast<double>(tile));
+      values_[f_[op.body].arguments[0].index] = whole(tile);
       const std::vector<TileValue> conditions = block(op.body);
       const auto holds = [](double x) { return x != 0; };
       tiles[static_cast<std::size_t>(tile)] = {std::ranges::any_of(conditions[0].data, holds),
                                                std::ranges::all_of(conditions[1].data, holds)};
     }
+    found_.note(op.buffer, std::move(tiles));
   }
 
   [[nodiscard]] std::int64_t integer(const Op& op, std::size_t i) const {
@@ -393,52 +365,8 @@ class Evaluation {
 
   TileValue source(const Op& op) {
     TileValue value = of_type(type(op.results[0]));
-    const AxisState axis = op.axis ? axis_state(op.axis) : AxisState{};
-    double number = 0;
-    switch (op.code) {
-      case OpCode::parameter:
-        number = arrays_[op.parameter];
-        break;
-      case OpCode::extent:
-        number = static_cast<double>(f_[op.axis].ragged ? axis.length
-                                                        : arrays_.length(f_[op.axis].extent));
-        break;
-      case OpCode::index:
-      case OpCode::tile_begin:
-      case OpCode::thread_begin:
-        number = static_cast<double>(axis.begin());
-        break;
-      case OpCode::tile_count:
-        number = static_cast<double>(axis.count);
-        break;
-      case OpCode::cluster_rank:
-        number = part_;
-        break;
-      case OpCode::has_counter:
-        break;
-      case OpCode::first_thread:  // what one thread or one warp does, the block does
-      case OpCode::owns_rows:
-        number = 1;
-        break;
-      case OpCode::undefined:
-        number = std::numeric_limits<double>::quiet_NaN();
-        break;
-      case OpCode::dimension:
-        number = static_cast<double>(
-            arrays_.length(f_[op.tensor].dims[static_cast<std::size_t>(op.number)]));
-        break;
-      default:
-        number = op.number;
-        if (options_.precision == Precision::storage)
-          number = round_to(type(op.results[0]).dtype, number);
-    }
-    const bool split = op.code == OpCode::thread_begin || op.code == OpCode::thread_offset;
-    for (std::size_t i = 0; i < value.data.size(); ++i) {
-      const int offset = split ? f_[op.results[0]].layout.axes[0].offset(static_cast<int>(i)) : 0;
-      value.data[i] = op.code == OpCode::index ? number + static_cast<double>(i) : number;
-      if (op.code == OpCode::thread_offset) value.data[i] = offset;
-      if (op.code == OpCode::thread_begin) value.data[i] += static_cast<double>(i) - offset;
-    }
+    fill_source(f_, op, arrays_, {op.axis ? axis_state(op.axis) : AxisState{}, part_},
+                options_.precision, value);
     return value;
   }
 
@@ -473,7 +401,7 @@ class Evaluation {
   void tile_loop(const Op& op) {
     const std::vector<AxisState> outside = axes_;
     const auto run = [&](std::int64_t tile) {
-      values_[f_[op.body].arguments[0].index] = TileValue(1, 1, static_cast<double>(tile));
+      values_[f_[op.body].arguments[0].index] = whole(tile);
       block(op.body);
     };
     if (op.scheduler != TileScheduler::consecutive) {
@@ -489,8 +417,8 @@ class Evaluation {
     const auto [segment, tile, exists] =
         find_segment(arrays_[op.tensor], integer(op, 1), integer(op, 0), f_[op.axis].tile,
                      f_[op.axis].descending);
-    values_[op.results[0].index] = TileValue(1, 1, static_cast<double>(segment));
-    values_[op.results[1].index] = TileValue(1, 1, static_cast<double>(tile));
+    values_[op.results[0].index] = whole(segment);
+    values_[op.results[1].index] = whole(tile);
     values_[op.results[2].index] = TileValue(1, 1, exists ? 1.0 : 0.0);
   }
 
@@ -505,27 +433,27 @@ class Evaluation {
     AxisState& axis = op.axis ? axis_state(op.axis) : counted;
     const auto bounds = static_cast<std::size_t>(op.bounds);
     if (bounds && op.axis) refuse_whole(op);
-    auto bound = [&](std::size_t i) { return integer(op, i); };
-    const std::int64_t begin = bounds ? bound(0) : 0, end = bounds ? bound(bounds - 1) : axis.count;
+    const std::int64_t begin = bounds ? integer(op, 0) : 0;
+    const std::int64_t end = bounds ? integer(op, bounds - 1) : axis.count;
     const std::vector<ValueId>& arguments = f_[op.body].arguments;
     std::vector<TileValue> carried = take(op.operands, bounds);
     for (std::int64_t iteration = begin; iteration < end; ++iteration) {
       axis.current = op.descending ? end - 1 - (iteration - begin) : iteration;
-      if (op.buffer && !found(op, axis.current).visible) continue;
-      values_[arguments[0].index] = TileValue(1, 1, static_cast<double>(axis.current));
+      if (op.buffer && !found_.at(op, axis.current).visible) continue;
+      values_[arguments[0].index] = whole(axis.current);
       for (std::size_t i = 0; i < carried.size(); ++i)
         values_[arguments[i + 1].index] = std::move(carried[i]);
       const std::int64_t tile = axis.current;
       carried = block(op.body);
       axis.current = tile;
     }
-    for (std::size_t i = 0; i < carried.size(); ++i)
-      values_[op.results[i].index] = std::move(carried[i]);
+    give(op, std::move(carried));
   }
 
   // Values.
 
   [[nodiscard]] const TileType& type(ValueId value) const { return f_[value].type; }
+  static TileValue whole(std::int64_t number) { return {1, 1, static_cast<double>(number)}; }
   void set(const Op& op, TileValue value) { values_[op.results[0].index] = std::move(value); }
   [[nodiscard]] const TileValue& operand(const Op& op, std::size_t i) const {
     return values_[op.operands[i].index];
@@ -550,7 +478,7 @@ class Evaluation {
   std::vector<AxisState> axes_;
   std::vector<TileValue> values_;
   Memory memory_;
-  std::vector<std::vector<Found>> found_;      // by buffer: what the block's scan noted, by tile
+  FoundTiles found_;                           // by the block's scans
   std::vector<std::deque<TileValue>> queues_;  // by buffer: what the producer filled, not read yet
   bool numbered_ = false;                      // blocks find out from a number where they are
   std::int64_t tile_ = 0, tile_count_ = 0;     // the number, and how many there are
