@@ -207,7 +207,8 @@ def attention(
 
 
 def close(found: Any, exact: np.ndarray, dtype: Any, largest: float) -> str | None:
-    """What is wrong with a result, or None."""
+    """What is wrong with a result, or None. Where `exact` is NaN it may be anything: nothing writes
+    rows of no sequence."""
     if not isinstance(found, np.ndarray):
         return f"a {type(found).__name__} and no array"
     if found.shape != exact.shape:

@@ -48,3 +48,15 @@ def test_one_head_of_padded_sequences_stands_for_those_of_the_keys():
     given = oracle.attention_call({"q": q, "k": k, "v": v, "kv_lens": lengths}, {})
     assert given["out"].shape == (2, 2, 5, 16)
     assert np.allclose(given["out"], oracle.attention_call({"q": q, "k": k, "v": v}, {})["out"])
+
+
+@pytest.mark.parametrize("left", [0.5, np.inf, np.nan])
+def test_rows_of_no_sequence_may_hold_anything(left):
+    given = {name: drawn(5, 2, 16) for name in "qkv"}
+    given |= {"layout": "thd", "cu_seqlens_q": np.array([0, 2, 4], np.int32)}
+    expected = oracle.attention_call(given, {})
+    found = expected["out"].astype(np.float16)
+    found[4] = left
+    assert oracle.close(found, expected["out"], np.dtype(np.float16), expected["largest"]) is None
+    found[3] = left
+    assert "off by" in oracle.close(found, expected["out"], np.dtype(np.float16), 1.0)
