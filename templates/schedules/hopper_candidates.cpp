@@ -71,7 +71,7 @@ void add_with_schedulers(const Traits& traits, const Schedule& s, std::vector<Sc
   if (s.tile_scheduler != PersistentScheduler::dynamic && !traits.ragged) to.push_back(s);
   Schedule dynamic = s;
   dynamic.tile_scheduler = PersistentScheduler::dynamic;
-  // The number of the next tile takes a register.
+  // The number of the next tile takes registers, so that fewer key columns may fit.
   if (!narrow(traits, dynamic)) return;
   // The tiles of packed sequences, one behind the other, read the keys of few of them at a time.
   if (traits.spec.packed()) {
@@ -195,9 +195,9 @@ void add_without_producer(const Traits& traits, std::vector<Schedule>& to) {
 /// the weights; with one stage there is room for 64 keys. Persistent blocks of sequences that differ in
 /// length were not timed.
 void add_wide(const Traits& traits, std::vector<Schedule>& to) {
-  constexpr int of_two = 352;
-  const bool divided = traits.dv > of_two;
-  if (traits.dv > 2 * of_two) return;
+  constexpr int most = 352;  // output columns of 128 rows that threads of two warpgroups hold
+  const bool divided = traits.dv > most;
+  if (traits.dv > 2 * most) return;
   Schedule s = tiles(traits, divided ? 64 : 128, 64);
   if (divided) {
     s.warps_n = 2;
