@@ -1,7 +1,7 @@
 """One build of FlashCore that times kernels on demand: the process behind compare_builds.py.
 
 Commands are lines of JSON on standard input, answers lines of JSON on standard output. Which build
-it is says PYTHONPATH: the first flashcore there.
+it is says PYTHONPATH: the first flashcore there. An argument is the target of all kernels.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ class Case:
 
 
 class Worker:
-    def __init__(self) -> None:
+    def __init__(self, target: str | None) -> None:
         import torch
 
         import flashcore as fc
 
         self._torch, self._fc, self._timer = torch, fc, Timer(torch)
+        self._target = target
         self._warnings = hear_warnings(fc)
         fc.set_compile_mode("eager")  # no other kernel serves meanwhile
 
@@ -99,11 +100,13 @@ class Worker:
         arguments = self._arguments(case)
         return self._fc.AttentionSpec(head_dim=case.head_dim, dtype=dtype, **arguments)
 
+    def _kernel(self, case: Case) -> Any:
+        return self._fc.jit(self._spec(case), target=self._target)
+
     def _gradients_code(self, case: Case) -> bytes:
         from flashcore.kernels.attention_backward import AttentionBackward
 
-        spec = self._spec(case)
-        backward = AttentionBackward(spec, self._fc.jit(spec).target)
+        backward = AttentionBackward(self._spec(case), self._kernel(case).target)
         # In older builds the schedules depend on no length.
         own = {"length": case.length} if "length" in signature(backward.kernels).parameters else {}
         kernels = backward.kernels(compiled=True, **own)
@@ -115,7 +118,7 @@ class Worker:
         def build(case: Case) -> str | None:
             try:
                 q, k, _ = self._inputs(case, 1)[0]
-                self._fc.jit(self._spec(case)).variant(q, k, case.sequences)
+                self._kernel(case).variant(q, k, case.sequences)
                 if case.backward:
                     self._gradients_code(case)
             except self._fc.Error as error:
@@ -136,7 +139,7 @@ class Worker:
         if case.backward:
             code, made = self._load_backward(case, inputs)
         else:
-            kernel, lengths = self._fc.jit(self._spec(case)), self._lengths(case)
+            kernel, lengths = self._kernel(case), self._lengths(case)
             out = self._torch.full_like(inputs[0][0], math.nan)
             self._run = lambda index: kernel(*inputs[index], out=out, **lengths)
             self._run(0)
@@ -176,7 +179,7 @@ def main() -> int:
     # What a library prints must not get among the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker()
+    worker = Worker(*sys.argv[1:2] or [None])
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), file=answers)
     return 0

@@ -98,14 +98,14 @@ def cases_of(section: str, dims: list[int]) -> list[Case]:
 class Build:
     """A worker process, with one build of FlashCore."""
 
-    def __init__(self, path: str, cache: str):
+    def __init__(self, path: str, cache: str, target: str | None):
         environment = os.environ | {
             "PYTHONPATH": str(Path(path).resolve()),
             "FLASHCORE_CACHE_DIR": cache,
         }
         script = str(Path(__file__).with_name("build_worker.py"))
         self._process = subprocess.Popen(
-            [sys.executable, script],
+            [sys.executable, script, *([target] if target else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -180,6 +180,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--after", required=True)
     parser.add_argument("--only", type=words, default=SECTIONS, help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--dims", type=numbers, default=[], help="these head_dims only")
+    parser.add_argument("--target", help="of all forward kernels; sm_90: mma.sync on Hopper")
     parser.add_argument("--control", action="store_true", help="measure the noise as well")
     parser.add_argument("--rounds", type=int, default=3, help="two measurements of each a case")
     parser.add_argument("--budget-ms", type=float, default=40, help="GPU time of a measurement")
@@ -197,7 +198,10 @@ def main() -> int:
     contenders = [("before", options.before), ("after", options.after)]
     if options.control:
         contenders.append(contenders[0])
-    builds = [Build(path, str(Path(f"{cache}_{which}").resolve())) for which, path in contenders]
+    builds = [
+        Build(path, str(Path(f"{cache}_{which}").resolve()), options.target)
+        for which, path in contenders
+    ]
     cases = {section: cases_of(section, options.dims) for section in options.only}
     every = [asdict(case) for part in cases.values() for case in part]
     problems = 0

@@ -209,9 +209,14 @@ def times_of(
     return {name: min(us, earlier.get(name, math.inf)) for name, us in known.items()}
 
 
-def named(blocks: tuple[str, int, bool]) -> str:
-    rows, row_tile, combines_tiles = blocks
-    return f"{row_tile} rows {rows}{', combined in tiles' if combines_tiles else ''}"
+def named(blocks: tuple[str, int, bool, bool, bool]) -> str:
+    rows, row_tile, combines_tiles, balances, skips_long = blocks
+    traits = {
+        "combined in tiles": combines_tiles,
+        "balanced over sequences": balances,
+        "long sequences apart": skips_long,
+    }
+    return ", ".join([f"{row_tile} rows {rows}", *(name for name, has in traits.items() if has)])
 
 
 def splits_of(decode_costs: Any, here: Any, spec: Any, problem: Any) -> list[Any]:
