@@ -322,8 +322,6 @@ void ModuleBuilder::number(std::string name, std::string text) {
 
 Module ModuleBuilder::finish() {
   Fit(module_).check();
-  for (std::size_t i = 0; i < module_.kernels_.size(); ++i)
-    module_.kernels_[i].set_neighbours(i > 0, i + 1 < module_.kernels_.size());
   return std::move(module_);
 }
 

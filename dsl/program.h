@@ -12,12 +12,6 @@ class Program {
  public:
   explicit Program(ir::Function function) : function_(std::move(function)) {}
 
-  /// Says of a kernel of a module whether others are launched in front of it, and behind it.
-  void set_neighbours(bool in_front, bool behind) {
-    function_.follows_kernels = in_front;
-    function_.precedes_kernels = behind;
-  }
-
   [[nodiscard]] const ir::Function& function() const { return function_; }
   [[nodiscard]] const std::string& name() const { return function_.name; }
   /// The text form of the IR, as ir::parse reads it.

@@ -191,11 +191,14 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
   try {
     driver.check(driver.cuModuleGetFunction(&into->function, into->module, source.entry.c_str()),
                  what);
-    if (source.shared_bytes > shared_bytes_without_asking) {
-      driver.check(driver.cuFuncSetAttribute(into->function, attribute_dynamic_shared_bytes,
-                                             source.shared_bytes),
+    // A launch that starts early asks for more than its blocks need (LoadedKernel::run).
+    const int most = source.waits_for_kernels ? info.shared_per_block : source.shared_bytes;
+    if (most > shared_bytes_without_asking) {
+      driver.check(driver.cuFuncSetAttribute(into->function, attribute_dynamic_shared_bytes, most),
                    what);
     }
+    into->multiprocessors = static_cast<std::uint32_t>(info.multiprocessors);
+    into->most_shared_bytes = static_cast<std::uint32_t>(most);
     const int at_once = info.multiprocessors * source.min_blocks;
     into->blocks = static_cast<std::uint32_t>(at_once / source.cluster * source.cluster);
     if (source.claims_tiles()) {

@@ -5,6 +5,27 @@
 #include "runtime/profiler_range.h"
 
 namespace flashcore {
+namespace {
+
+/// Bytes of shared memory that the system takes of every block.
+constexpr std::uint32_t system_bytes = 1024;
+
+/// Blocks of a launch that starts early go to the multiprocessors that the kernel in front leaves first, and would fill
+/// them while others get none. With so much shared memory a multiprocessor has room for its share of the blocks alone.
+std::uint32_t spread_evenly(const LoadedCode::InContext& loaded, std::uint32_t own_bytes,
+                            std::int64_t blocks) {
+  const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
+  const std::int64_t room = (loaded.most_shared_bytes + system_bytes) / share - system_bytes;
+  return std::max(own_bytes, static_cast<std::uint32_t>(std::max<std::int64_t>(room, 0)));
+}
+
+/// Clusters want several multiprocessors side by side, which no amount of shared memory spreads.
+bool can_spread(const LoadedCode::InContext& loaded, const KernelSource& source) {
+  const auto bytes = static_cast<std::uint32_t>(source.shared_bytes) + system_bytes;
+  return source.cluster == 1 || 2 * bytes > loaded.most_shared_bytes + system_bytes;
+}
+
+}  // namespace
 
 bool is_captured(const Driver& driver, CudaStream stream) {
   int status = 0;
@@ -82,15 +103,16 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   const auto threads = static_cast<unsigned>(source.threads);
   const auto shared_bytes = static_cast<unsigned>(source.shared_bytes);
   int result = 0;
-  if (source.waits_for_kernels) {
+  if (source.waits_for_kernels && driver.starts_early(captured) && can_spread(loaded, source)) {
     const LaunchAttribute early{.id = LaunchAttribute::programmatic_stream_serialization,
                                 .value = {.allowed = 1}};
-    const LaunchConfiguration configuration{.grid = {grid.x, grid.y, grid.z},
-                                            .block = {threads, 1, 1},
-                                            .shared_bytes = shared_bytes,
-                                            .stream = stream,
-                                            .attributes = &early,
-                                            .attribute_count = 1};
+    const LaunchConfiguration configuration{
+        .grid = {grid.x, grid.y, grid.z},
+        .block = {threads, 1, 1},
+        .shared_bytes = spread_evenly(loaded, shared_bytes, grid.count()),
+        .stream = stream,
+        .attributes = &early,
+        .attribute_count = 1};
     result = driver.cuLaunchKernelEx(&configuration, loaded.function, parameters, nullptr);
   } else {
     result = driver.cuLaunchKernel(loaded.function, grid.x, grid.y, grid.z, threads, 1, 1,

@@ -1,5 +1,5 @@
-// Kernels of a module may start beside the end of the one launched before them, where the target can
-// do that (programmatic dependent launch):
+// A kernel may start beside the end of the one launched before it on its stream, and the next one beside its own,
+// where the target can do that (programmatic dependent launch):
 //
 //   wait_for_kernels      in front of the first op that touches a tensor, or that a block may leave
 //                         at: what earlier kernels write is there, and what they read they have read
@@ -30,10 +30,9 @@ void order_kernels(Function& f, const PassContext& context) {
   std::vector<OpId>& ops = f[f.body].ops;
   const auto first =
       std::ranges::find_if(ops, [&](OpId id) { return any_op_of(f, f[id], touches_tensor); });
-  std::vector<OpId> placed;
-  if (f.follows_kernels) placed.push_back(f.add_op({.code = OpCode::wait_for_kernels}, {}));
-  if (f.precedes_kernels) placed.push_back(f.add_op({.code = OpCode::launch_dependents}, {}));
-  ops.insert(first, placed.begin(), placed.end());
+  const OpId wait = f.add_op({.code = OpCode::wait_for_kernels}, {});
+  const OpId launch = f.add_op({.code = OpCode::launch_dependents}, {});
+  ops.insert(first, {wait, launch});
 }
 
 }  // namespace flashcore

@@ -19,12 +19,6 @@ void DeclarationReader::declaration() {
     do f_.grid.push_back(axis());
     while (in_.take(","));
     f_.flat_grid = in_.take("flat");
-  } else if (in_.take("launched")) {
-    f_.follows_kernels = in_.take("behind");
-    f_.precedes_kernels = in_.take("before");
-    if (!f_.follows_kernels && !f_.precedes_kernels)
-      in_.expected("behind, before or both",
-                   "a kernel of a module is launched behind or before others");
   } else {
     in_.expected("a declaration or \"{\"",
                  "declare with axis, grid, parameter, input, output, buffer or channel");

@@ -160,8 +160,6 @@ class Function {
   /// first; set by schedule_tiles.
   std::vector<AxisId> grid;
   bool flat_grid = false;  ///< blocks have one number for all axes
-  /// Of a kernel of a module: others are launched in front of it, and behind it.
-  bool follows_kernels = false, precedes_kernels = false;
 
   Axis& operator[](AxisId id) { return axes[id.index]; }
   const Axis& operator[](AxisId id) const { return axes[id.index]; }

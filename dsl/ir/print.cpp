@@ -39,9 +39,6 @@ class Printer {
 
   std::string whole() {
     line("program {}", f_.name);
-    if (f_.follows_kernels || f_.precedes_kernels)
-      line("launched{}{}", f_.follows_kernels ? " behind" : "",
-           f_.precedes_kernels ? " before" : "");
     for (const Axis& axis : f_.axes) {
       if (axis.alias_of) {
         line("axis {}: alias {}", axis.name, f_[axis.alias_of].name);

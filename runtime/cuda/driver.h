@@ -51,6 +51,8 @@ class Driver {
 
   /// 12040 for CUDA 12.4: the newest it supports.
   [[nodiscard]] int version() const { return version_; }
+  /// Whether a launch may have programmatic_stream_serialization: in the graphs of drivers from CUDA 12.3 on.
+  [[nodiscard]] bool starts_early(bool captured) const { return !captured || version_ >= 12030; }
 
   /// Throws DeviceError unless `result` is success: `what` failed, because of the driver's reason.
   void check(int result, const std::string& what) const {

@@ -130,20 +130,6 @@ TEST(Module, KernelsThatDoNotFitAreRefused) {
             "were added; add the one that writes first");
 }
 
-TEST(Module, KernelsKnowWhetherOthersAreLaunchedBeforeAndBehind) {
-  const Module module = test::column_sums(false);
-  std::vector<std::string> lines;
-  for (const Program& kernel : module.kernels())
-    lines.push_back(kernel.text().substr(0, kernel.text().find("\naxis")));
-  EXPECT_THAT(lines, ElementsAre("program no_sums_yet\nlaunched before",
-                                 "program add_rows\nlaunched behind before",
-                                 "program take_sums\nlaunched behind"));
-  EXPECT_EQ(Module::parse(module.text()).text(), module.text());
-  ModuleBuilder alone("alone");
-  alone.kernel(module.kernels()[0]);
-  EXPECT_THAT(alone.finish().text(), testing::Not(HasSubstr("launched")));
-}
-
 TEST(Module, KernelsAddToWorkspacesThatOthersHaveWritten) {
   EXPECT_EQ(refusal([](ModuleBuilder& m) {
               m.workspace("sums");

@@ -40,6 +40,19 @@ class LaunchableModuleTest : public test::LoadedKernelTest {
     return value;
   }
 
+  void launch_for(const char* target, int device, std::int64_t rows) {
+    const Module sums = test::sum_rows();
+    std::vector<std::shared_ptr<const CompiledKernel>> kernels;
+    for (std::size_t i = 0; i < 2; ++i)
+      kernels.push_back(
+          compiled(generate(sums.kernels()[i], test::sum_rows_schedule(i), find_target(target)),
+                   target, std::string(target) + std::to_string(i)));
+    std::array<TensorView, 2> views = arrays(rows, 100);
+    for (TensorView& view : views) view.device = device;
+    GivenWorkspace large(memory(), 1 << 24);
+    LaunchableModule(sums, kernels).launch(views, {}, nullptr, large);
+  }
+
   LaunchableModule module{test::sum_rows(), kernels_of(test::sum_rows())};
   static void* memory() { return reinterpret_cast<void*>(0x30000); }
   GivenWorkspace workspace{memory(), 1 << 20};
@@ -62,23 +75,33 @@ TEST_F(LaunchableModuleTest, LaunchesItsKernelsInOrderOnTheStream) {
   EXPECT_EQ(pointer(second, 1), reinterpret_cast<void*>(0x20000));
 }
 
-TEST_F(LaunchableModuleTest, LaterKernelsMayStartBesideTheEndOfEarlierOnes) {
+TEST_F(LaunchableModuleTest, KernelsMayStartBesideTheEndOfEarlierOnes) {
   for (const char* target : {"sm_80", "sm_90"}) {
-    fake_cuda().launches.clear();
-    const Module sums = test::sum_rows();
-    std::vector<std::shared_ptr<const CompiledKernel>> kernels;
-    for (std::size_t i = 0; i < 2; ++i)
-      kernels.push_back(
-          compiled(generate(sums.kernels()[i], test::sum_rows_schedule(i), find_target(target)),
-                   target, target + std::to_string(i)));
-    const int device = target == std::string("sm_80") ? test::ampere : test::hopper;
-    std::array<TensorView, 2> views = arrays(5, 100);
-    for (TensorView& view : views) view.device = device;
-    LaunchableModule(sums, kernels).launch(views, {}, nullptr, workspace);
-    ASSERT_EQ(fake_cuda().launches.size(), 2U);
-    EXPECT_FALSE(fake_cuda().launches[0].early) << target;
-    EXPECT_EQ(fake_cuda().launches[1].early, device == test::hopper) << target;
+    const bool is_early = target == std::string("sm_90");
+    for (const int rows : {5, 2400}) {
+      fake_cuda().launches.clear();
+      launch_for(target, is_early ? test::hopper : test::ampere, rows);
+      ASSERT_EQ(fake_cuda().launches.size(), 2U);
+      for (const auto& launch : fake_cuda().launches)
+        EXPECT_EQ(launch.early, is_early) << target << ", " << rows << " rows";
+    }
   }
+}
+
+// 108 multiprocessors have 227 KiB for a block, and 1 KiB of each block is the system's.
+TEST_F(LaunchableModuleTest, EarlyBlocksHaveRoomForTheirShareOnAMultiprocessor) {
+  for (const auto& [rows, room] : {std::pair{5, 232448U}, {2400, 115712U}, {12800, 28160U}}) {
+    fake_cuda().launches.clear();
+    launch_for("sm_90", test::hopper, rows);
+    const auto& last = fake_cuda().launches.at(1);
+    const unsigned share = (last.blocks + 107) / 108;
+    EXPECT_EQ(last.shared_bytes, room) << last.blocks << " blocks";
+    EXPECT_LE(share * (room + 1024), 233472U);
+    EXPECT_GT((share + 1) * (room + 1024), 233472U);
+  }
+  fake_cuda().launches.clear();
+  launch_for("sm_80", test::ampere, 5);
+  EXPECT_LT(fake_cuda().launches.at(1).shared_bytes, 4096U);
 }
 
 TEST_F(LaunchableModuleTest, LaunchesNothingWhereTheWorkspaceIsTooSmall) {

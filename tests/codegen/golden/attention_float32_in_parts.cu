@@ -82,6 +82,8 @@ attention_forward_in_parts(const __grid_constant__ Parameters p) {
     fc::publish_mbarriers();
   }
   fc::barrier();
+  fc::wait_for_kernels();
+  fc::launch_dependents();
 
   if (warp >= 4) {
     if (thread == 128) {

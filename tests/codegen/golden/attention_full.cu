@@ -23,6 +23,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int rows_lane = warp % 4 * 32 + lane / 4;
   const int dv_lane = lane % 4 * 2;
   const int cols_lane = lane % 4 * 2;
+  fc::wait_for_kernels();
+  fc::launch_dependents();
   const fc::bf16* const q_at = p.q + batch * p.q_stride_0 + head * p.q_stride_1;
   // query <- q, asynchronously
   const fc::bf16* const query_source = q_at + (rows_begin) * p.q_stride_2;

@@ -28,6 +28,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int head_end = fc::min((head_begin + 4), p.H);
   const int t0 = fc::min((((p.Sk + -1) >> 6) + 1), ((p.Sk + 63) / 64));
   const int cols_end = fc::max(0, t0);
+  fc::wait_for_kernels();
+  fc::launch_dependents();
   int t1[2][1];
   // t1 = gather(min(index(rows), (fc::min((rows_begin + 64), p.Sq) - 1)))
   #pragma unroll

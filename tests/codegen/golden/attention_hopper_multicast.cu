@@ -42,6 +42,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   }
   fc::arrive_at_cluster();
   fc::wait_cluster();
+  fc::wait_for_kernels();
+  fc::launch_dependents();
 
   if (warp >= 8) {
     fc::shrink_registers<24>();

@@ -28,6 +28,8 @@ attention_forward(const __grid_constant__ Parameters p) {
   const int t0 = fc::min((rows_begin + 64), p.Sq) - 1;
   const int t1 = fc::min(((((t0 - p.Sq) + p.Sk) >> 6) + 1), ((p.Sk + 63) / 64));
   const int cols_end = fc::max(0, t1);
+  fc::wait_for_kernels();
+  fc::launch_dependents();
   int t2[2][1];
   // t2 = gather(index(batch), min(index(rows), t0))
   #pragma unroll

@@ -41,6 +41,8 @@ attention_forward(const __grid_constant__ Parameters p) {
     fc::publish_mbarriers();
   }
   fc::barrier();
+  fc::wait_for_kernels();
+  fc::launch_dependents();
 
   if (warp >= 8) {
     fc::shrink_registers<24>();

@@ -32,6 +32,8 @@ paged_products(const __grid_constant__ Parameters p) {
     fc::publish_mbarriers();
   }
   fc::barrier();
+  fc::wait_for_kernels();
+  fc::launch_dependents();
 
   if (warp >= 4) {
     if (thread == 128) {

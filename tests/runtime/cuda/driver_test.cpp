@@ -56,6 +56,15 @@ TEST_F(DriverTest, TooOld) {
   fake_cuda().version = 13000;
 }
 
+TEST_F(DriverTest, GraphsOfOlderDriversHoldNoLaunchesThatStartEarly) {
+  for (const int version : {12000, 12020, 12030, 13000}) {
+    fake_cuda().version = version;
+    const Driver driver(test::fake_cuda_file());
+    EXPECT_TRUE(driver.starts_early(/*captured=*/false)) << version;
+    EXPECT_EQ(driver.starts_early(/*captured=*/true), version >= 12030) << version;
+  }
+}
+
 TEST_F(DriverTest, AvailabilityIsAQuestionNotAnError) {
   const auto asked = [](const std::string& library) {
     return test::run_worker({"gpu"}, {{"FLASHCORE_LIBCUDA", library}}).output;
