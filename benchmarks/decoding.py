@@ -97,10 +97,9 @@ def chunk(
     grouped = {"heads": heads, "kv_heads": kv_heads} if heads != kv_heads else {}
     spec = fc.AttentionSpec(head_dim=head_dim, mask=fc.causal(), **grouped)
     kernel = fc.jit(spec)
-    whole = fc.AttentionKernel.shipped(spec, kernel.target)
-    whole._has_alternatives = False
-    for each in kernel, whole:
-        each.prepare(lengths=keys, q_lengths=q_len, batch=1, heads=heads, lse=False)
+    kernel.prepare(lengths=keys, q_lengths=q_len, batch=1, heads=heads, lse=False)
+    # Under a schedule of its own a kernel leaves keys whole.
+    whole = fc.jit(spec, schedule=kernel.variant(*inputs[0][:2]).schedule)
 
     def cudnn(which: int) -> Any:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
