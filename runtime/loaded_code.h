@@ -34,8 +34,8 @@ class LoadedCode {
     CudaModule module = nullptr;
     CudaFunction function = nullptr;
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises
-    std::uint32_t multiprocessors = 1;           ///< of the GPU
-    std::uint32_t most_shared_bytes = 0;         ///< that a launch may ask for
+    int multiprocessors = 1;                     ///< of the GPU
+    int most_shared_bytes = 0;                   ///< that a launch may ask for
     CudaAddress zeros = 0;                       ///< what tensor maps of empty tensors lead to
     mutable std::atomic<bool> captured = false;  ///< a graph may hold the function
     TileCounters counters;                       ///< in the memory of `module`

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
 #include "runtime/kernel.h"
@@ -7,22 +9,23 @@
 namespace flashcore {
 namespace {
 
-/// Bytes of shared memory that the system takes of every block.
-constexpr std::uint32_t system_bytes = 1024;
+/// Bytes of shared memory that the system takes of every block; what a block gets is a multiple of less.
+constexpr std::int64_t system_bytes = 1024;
 
 /// Blocks of a launch that starts early go to the multiprocessors that the kernel in front leaves first, and would fill
 /// them while others get none. With so much shared memory a multiprocessor has room for its share of the blocks alone.
-std::uint32_t spread_evenly(const LoadedCode::InContext& loaded, std::uint32_t own_bytes,
-                            std::int64_t blocks) {
+unsigned spread_evenly(const LoadedCode::InContext& loaded, const KernelSource& source,
+                       std::int64_t blocks) {
   const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
-  const std::int64_t room = (loaded.most_shared_bytes + system_bytes) / share - system_bytes;
-  return std::max(own_bytes, static_cast<std::uint32_t>(std::max<std::int64_t>(room, 0)));
+  const std::int64_t of_block = (loaded.most_shared_bytes + system_bytes) / share;
+  const std::int64_t room = of_block / system_bytes * system_bytes - system_bytes;
+  return static_cast<unsigned>(std::max<std::int64_t>(source.shared_bytes, room));
 }
 
 /// Clusters want several multiprocessors side by side, which no amount of shared memory spreads.
 bool can_spread(const LoadedCode::InContext& loaded, const KernelSource& source) {
-  const auto bytes = static_cast<std::uint32_t>(source.shared_bytes) + system_bytes;
-  return source.cluster == 1 || 2 * bytes > loaded.most_shared_bytes + system_bytes;
+  return source.cluster == 1 ||
+         2 * (source.shared_bytes + system_bytes) > loaded.most_shared_bytes + system_bytes;
 }
 
 }  // namespace
@@ -101,7 +104,6 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   const KernelSource& source = plan_.source();
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);
   const auto threads = static_cast<unsigned>(source.threads);
-  const auto shared_bytes = static_cast<unsigned>(source.shared_bytes);
   int result = 0;
   if (source.waits_for_kernels && driver.starts_early(captured) && can_spread(loaded, source)) {
     const LaunchAttribute early{.id = LaunchAttribute::programmatic_stream_serialization,
@@ -109,14 +111,15 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
     const LaunchConfiguration configuration{
         .grid = {grid.x, grid.y, grid.z},
         .block = {threads, 1, 1},
-        .shared_bytes = spread_evenly(loaded, shared_bytes, grid.count()),
+        .shared_bytes = spread_evenly(loaded, source, grid.count()),
         .stream = stream,
         .attributes = &early,
         .attribute_count = 1};
     result = driver.cuLaunchKernelEx(&configuration, loaded.function, parameters, nullptr);
   } else {
     result = driver.cuLaunchKernel(loaded.function, grid.x, grid.y, grid.z, threads, 1, 1,
-                                   shared_bytes, stream, parameters, nullptr);
+                                   static_cast<unsigned>(source.shared_bytes), stream, parameters,
+                                   nullptr);
   }
   if (result != 0) [[unlikely]] {
     driver.fail(result,
