@@ -98,7 +98,7 @@ def cases_of(section: str, dims: list[int]) -> list[Case]:
 class Build:
     """A worker process, with one build of FlashCore."""
 
-    def __init__(self, path: str, cache: str, target: str | None):
+    def __init__(self, path: str, cache: str, target: str | None = None):
         environment = os.environ | {
             "PYTHONPATH": str(Path(path).resolve()),
             "FLASHCORE_CACHE_DIR": cache,
