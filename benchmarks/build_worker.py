@@ -1,7 +1,7 @@
 """One build of FlashCore that times kernels on demand: the process behind compare_builds.py.
 
 Commands are lines of JSON on standard input, answers lines of JSON on standard output. Which build
-it is says PYTHONPATH: the first flashcore there. An argument is the target of all kernels.
+it is says PYTHONPATH: the first flashcore there. An argument names the target of forward kernels.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Worker:
     def _gradients_code(self, case: Case) -> bytes:
         from flashcore.kernels.attention_backward import AttentionBackward
 
-        backward = AttentionBackward(self._spec(case), self._kernel(case).target)
+        spec = self._spec(case)
+        backward = AttentionBackward(spec, self._fc.jit(spec).target)
         # In older builds the schedules depend on no length.
         own = {"length": case.length} if "length" in signature(backward.kernels).parameters else {}
         kernels = backward.kernels(compiled=True, **own)
@@ -179,7 +180,7 @@ def main() -> int:
     # What a library prints must not get among the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker = Worker(*sys.argv[1:2] or [None])
+    worker = Worker(sys.argv[1] if len(sys.argv) > 1 else None)
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), file=answers)
     return 0

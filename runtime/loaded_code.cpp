@@ -191,7 +191,7 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
   try {
     driver.check(driver.cuModuleGetFunction(&into->function, into->module, source.entry.c_str()),
                  what);
-    // A launch that starts early asks for more than its blocks need (LoadedKernel::run).
+    // A launch that starts early may ask for more shared memory than its blocks use (LoadedKernel::run).
     const int most = source.waits_for_kernels ? info.shared_per_block : source.shared_bytes;
     if (most > shared_bytes_without_asking) {
       driver.check(driver.cuFuncSetAttribute(into->function, attribute_dynamic_shared_bytes, most),

@@ -35,7 +35,7 @@ class LoadedCode {
     CudaFunction function = nullptr;
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises
     int multiprocessors = 1;                     ///< of the GPU
-    int most_shared_bytes = 0;                   ///< that a launch may ask for
+    int most_shared_bytes = 0;                   ///< that a launch may ask for, for each block
     CudaAddress zeros = 0;                       ///< what tensor maps of empty tensors lead to
     mutable std::atomic<bool> captured = false;  ///< a graph may hold the function
     TileCounters counters;                       ///< in the memory of `module`

@@ -9,23 +9,33 @@
 namespace flashcore {
 namespace {
 
-/// Bytes of shared memory that the system takes of every block; what a block gets is a multiple of less.
-constexpr std::int64_t system_bytes = 1024;
+/// Bytes of shared memory that CUDA reserves for itself in every block. The unit in which shared memory is allocated
+/// divides it.
+constexpr std::int64_t reserved_bytes = 1024;
 
-/// Blocks of a launch that starts early go to the multiprocessors that the kernel in front leaves first, and would fill
-/// them while others get none. With so much shared memory a multiprocessor has room for its share of the blocks alone.
-unsigned spread_evenly(const LoadedCode::InContext& loaded, const KernelSource& source,
-                       std::int64_t blocks) {
-  const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
-  const std::int64_t of_block = (loaded.most_shared_bytes + system_bytes) / share;
-  const std::int64_t room = of_block / system_bytes * system_bytes - system_bytes;
-  return static_cast<unsigned>(std::max<std::int64_t>(source.shared_bytes, room));
+/// How many blocks of the kernel the shared memory of a multiprocessor has room for.
+std::int64_t fitting_blocks(const LoadedCode::InContext& loaded, const KernelSource& source) {
+  return (loaded.most_shared_bytes + reserved_bytes) / (source.shared_bytes + reserved_bytes);
 }
 
-/// Clusters want several multiprocessors side by side, which no amount of shared memory spreads.
+/// Bytes of shared memory that each block of an early launch asks for. Its blocks are placed on the multiprocessors that
+/// the kernel in front leaves first, as many as fit, while others get none. So where more than an even share of the
+/// blocks would fit on a multiprocessor, they ask for so much that no more than that share does.
+unsigned spreading_bytes(const LoadedCode::InContext& loaded, const KernelSource& source,
+                         std::int64_t blocks) {
+  const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
+  std::int64_t bytes = source.shared_bytes;
+  if (fitting_blocks(loaded, source) > share) {
+    const std::int64_t of_share = (loaded.most_shared_bytes + reserved_bytes) / share;
+    bytes = std::max(bytes, (of_share / reserved_bytes - 1) * reserved_bytes);
+  }
+  return static_cast<unsigned>(bytes);
+}
+
+/// The blocks of a cluster are placed together, so shared memory does not say how many multiprocessors they are spread
+/// over, unless one block is all that fits on a multiprocessor.
 bool can_spread(const LoadedCode::InContext& loaded, const KernelSource& source) {
-  return source.cluster == 1 ||
-         2 * (source.shared_bytes + system_bytes) > loaded.most_shared_bytes + system_bytes;
+  return source.cluster == 1 || fitting_blocks(loaded, source) == 1;
 }
 
 }  // namespace
@@ -105,13 +115,13 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);
   const auto threads = static_cast<unsigned>(source.threads);
   int result = 0;
-  if (source.waits_for_kernels && driver.starts_early(captured) && can_spread(loaded, source)) {
+  if (source.waits_for_kernels && driver.can_start_early(captured) && can_spread(loaded, source)) {
     const LaunchAttribute early{.id = LaunchAttribute::programmatic_stream_serialization,
                                 .value = {.allowed = 1}};
     const LaunchConfiguration configuration{
         .grid = {grid.x, grid.y, grid.z},
         .block = {threads, 1, 1},
-        .shared_bytes = spread_evenly(loaded, source, grid.count()),
+        .shared_bytes = spreading_bytes(loaded, source, grid.count()),
         .stream = stream,
         .attributes = &early,
         .attribute_count = 1};

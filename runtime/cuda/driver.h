@@ -51,8 +51,9 @@ class Driver {
 
   /// 12040 for CUDA 12.4: the newest it supports.
   [[nodiscard]] int version() const { return version_; }
-  /// Whether a launch may have programmatic_stream_serialization: in the graphs of drivers from CUDA 12.3 on.
-  [[nodiscard]] bool starts_early(bool captured) const { return !captured || version_ >= 12030; }
+  /// Whether a launch may start early (programmatic_stream_serialization). Drivers before CUDA 12.3 capture no such
+  /// launch in a graph.
+  [[nodiscard]] bool can_start_early(bool captured) const { return !captured || version_ >= 12030; }
 
   /// Throws DeviceError unless `result` is success: `what` failed, because of the driver's reason.
   void check(int result, const std::string& what) const {

@@ -213,5 +213,33 @@ TEST_F(LoadedKernelTest, IsFast) {
   EXPECT_LT(time, test::limit_in_release(1000));
 }
 
+class EarlyLaunchTest : public test::LoadedKernelTest {
+ protected:
+  static test::FakeLaunch launch_of(int shared_bytes, int cluster) {
+    KernelSource source = test::scale_kernel();
+    source.waits_for_kernels = true;
+    source.shared_bytes = shared_bytes;
+    source.cluster = cluster;
+    fake_cuda().launches.clear();
+    LoadedKernel(compiled(source, "sm_90", fmt::format("{} {}", shared_bytes, cluster)))
+        .launch(rows(5, test::hopper), factor_of_two);
+    return fake_cuda().launches.at(0);
+  }
+  static constexpr std::array<ScalarValue, 1> factor_of_two{2.F};
+};
+
+TEST_F(EarlyLaunchTest, BlocksThatFitOnceAskForWhatTheyUse) {
+  EXPECT_TRUE(launch_of(120000, 1).early);
+  EXPECT_EQ(launch_of(120000, 1).shared_bytes, 120000U);
+  EXPECT_EQ(launch_of(50000, 1).shared_bytes, 232448U);
+}
+
+TEST_F(EarlyLaunchTest, ClustersStartEarlyWhereOneBlockFits) {
+  EXPECT_FALSE(launch_of(50000, 2).early);
+  EXPECT_EQ(launch_of(50000, 2).shared_bytes, 50000U);
+  EXPECT_TRUE(launch_of(120000, 2).early);
+  EXPECT_EQ(launch_of(120000, 2).shared_bytes, 120000U);
+}
+
 }  // namespace
 }  // namespace flashcore

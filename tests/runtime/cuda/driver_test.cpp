@@ -60,8 +60,8 @@ TEST_F(DriverTest, GraphsOfOlderDriversHoldNoLaunchesThatStartEarly) {
   for (const int version : {12000, 12020, 12030, 13000}) {
     fake_cuda().version = version;
     const Driver driver(test::fake_cuda_file());
-    EXPECT_TRUE(driver.starts_early(/*captured=*/false)) << version;
-    EXPECT_EQ(driver.starts_early(/*captured=*/true), version >= 12030) << version;
+    EXPECT_TRUE(driver.can_start_early(/*captured=*/false)) << version;
+    EXPECT_EQ(driver.can_start_early(/*captured=*/true), version >= 12030) << version;
   }
 }
 

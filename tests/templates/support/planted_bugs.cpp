@@ -18,8 +18,8 @@ bool is_statement(const std::string& text) {
   return std::regex_match(text, statement);
 }
 
-/// The kernel with one of several replacements at a time. Where they are statements, one compile has all
-/// of them, each behind a test of a number that the test sets: a launch takes a hundredth of a compile.
+/// The kernel with one of several replacements at a time. Where all of them are statements, the kernel is
+/// compiled once, with an `if` at each place that asks its variable `planted` which of them holds.
 class PlantedKernel {
  public:
   PlantedKernel(const KernelSource& source, const std::vector<std::smatch>& places,
@@ -57,7 +57,7 @@ class PlantedKernel {
     all_.body = "extern \"C\" int planted; int planted = -1; " + all_.body;
     host_ = compile_for_host(all_, {});
     planted_ = static_cast<int*>(dlsym(host_->library, "planted"));
-    if (planted_ == nullptr) throw InternalError("the kernel has no number of what is planted");
+    if (planted_ == nullptr) throw InternalError("the compiled kernel has no variable `planted`");
   }
 
   const KernelSource& source_;
