@@ -215,17 +215,16 @@ TEST_F(LoadedKernelTest, IsFast) {
 
 class EarlyLaunchTest : public test::LoadedKernelTest {
  protected:
-  static test::FakeLaunch launch_of(int shared_bytes, int cluster) {
+  test::FakeLaunch launch_of(int shared_bytes, int cluster) {
     KernelSource source = test::scale_kernel();
     source.waits_for_kernels = true;
     source.shared_bytes = shared_bytes;
     source.cluster = cluster;
     fake_cuda().launches.clear();
     LoadedKernel(compiled(source, "sm_90", fmt::format("{} {}", shared_bytes, cluster)))
-        .launch(rows(5, test::hopper), factor_of_two);
+        .launch(rows(5, test::hopper), factor);
     return fake_cuda().launches.at(0);
   }
-  static constexpr std::array<ScalarValue, 1> factor_of_two{2.F};
 };
 
 TEST_F(EarlyLaunchTest, BlocksThatFitOnceAskForWhatTheyUse) {
