@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "dsl/error.h"
 #include "runtime/cuda/device.h"
 #include "runtime/kernel.h"
@@ -20,16 +18,14 @@ std::int64_t fitting_blocks(const LoadedCode::InContext& loaded, const KernelSou
 
 /// Bytes of shared memory that each block of an early launch asks for. Its blocks are placed on the multiprocessors that
 /// the kernel in front leaves first, as many as fit, while others get none. So where more than an even share of the
-/// blocks would fit on a multiprocessor, they ask for so much that no more than that share does.
+/// blocks would fit on a multiprocessor, they ask for the least of which no more than that share fits: what is left is
+/// for kernels of other streams.
 unsigned spreading_bytes(const LoadedCode::InContext& loaded, const KernelSource& source,
                          std::int64_t blocks) {
   const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
-  std::int64_t bytes = source.shared_bytes;
-  if (fitting_blocks(loaded, source) > share) {
-    const std::int64_t of_share = (loaded.most_shared_bytes + reserved_bytes) / share;
-    bytes = std::max(bytes, (of_share / reserved_bytes - 1) * reserved_bytes);
-  }
-  return static_cast<unsigned>(bytes);
+  if (fitting_blocks(loaded, source) <= share) return static_cast<unsigned>(source.shared_bytes);
+  const std::int64_t room = loaded.most_shared_bytes + reserved_bytes;
+  return static_cast<unsigned>(room / (share + 1) / reserved_bytes * reserved_bytes);
 }
 
 /// The blocks of a cluster are placed together, so shared memory does not say how many multiprocessors they are spread

@@ -230,7 +230,14 @@ class EarlyLaunchTest : public test::LoadedKernelTest {
 TEST_F(EarlyLaunchTest, BlocksThatFitOnceAskForWhatTheyUse) {
   EXPECT_TRUE(launch_of(120000, 1).early);
   EXPECT_EQ(launch_of(120000, 1).shared_bytes, 120000U);
-  EXPECT_EQ(launch_of(50000, 1).shared_bytes, 232448U);
+}
+
+// Of 228 KiB a multiprocessor, with the KiB that CUDA reserves in each block: the first has room for two
+// blocks, and half a KiB less a block would give the second it, too.
+TEST_F(EarlyLaunchTest, SmallerBlocksAskForTheLeastOfWhichOneFits) {
+  EXPECT_EQ(launch_of(113 * 1024, 1).shared_bytes, 114U * 1024);
+  EXPECT_EQ(launch_of(50000, 1).shared_bytes, 114U * 1024);
+  EXPECT_EQ(launch_of(113 * 1024 + 512, 1).shared_bytes, 113U * 1024 + 512);
 }
 
 TEST_F(EarlyLaunchTest, ClustersStartEarlyWhereOneBlockFits) {
