@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_libraries import DRIVER
 
 import flashcore as fc
 
@@ -101,14 +102,13 @@ except fc.CacheMissError as error:
 """
 
     def run(self, bundle, tmp_path):
-        driver = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
-        if not driver.exists():
+        if not DRIVER.exists():
             pytest.skip("the C++ tests are not built")
         done = run(
             self.program,
             tmp_path,
             FLASHCORE_BUNDLES=str(bundle.path),
-            FLASHCORE_LIBCUDA=str(driver),
+            FLASHCORE_LIBCUDA=str(DRIVER),
             PYTHONPATH=os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         )
         assert done.returncode == 0, done.stderr

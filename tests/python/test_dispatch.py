@@ -5,13 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-import flashcore as fc
+from fake_libraries import DRIVER, with_driver
 
 # The build tree: <build>/python/flashcore/__init__.py beside <build>/tests.
-DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
-pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+pytestmark = with_driver
 
 SETUP = """
 import fake_framework

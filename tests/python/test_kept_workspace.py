@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_libraries import DRIVER, with_driver
 
-import flashcore as fc
-
-DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
-pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+pytestmark = with_driver
 
 SETUP = """
 import contextlib, ctypes, os, sys, types

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_libraries import DRIVER, INSTANT_COMPILER, with_driver
 
-import flashcore as fc
-
-DRIVER = Path(fc.__file__).parents[2] / "tests" / "runtime" / "libfake_cuda.so"
-pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the C++ tests are not built")
+pytestmark = with_driver
 
 SETUP = """
 import time
@@ -77,7 +75,8 @@ def run(tmp_path):
 
 
 def test_ten_thousand_random_lengths_compile_nothing_after_prepare(run):
-    out = run("""
+    out = run(
+        """
 kernel = fc.jit(spec, target="sm_90a")
 kernel.prepare(2, lengths=(1, 4096), batch=(1, 16), heads=(1, 16), lse=False)
 before, told = compiled(), len(messages)
@@ -93,7 +92,9 @@ assert len(messages) == told, messages[told:]
 # Most of it is these arrays, which answer in Python, and what else the machine does.
 assert np.median(taken) < 1e-3, np.median(taken)
 print(len(kernel._dispatch(False).core.reachable([(1, 16), (1, 16), (1, 4096), (1, 4096)])) > 3)
-""")
+""",
+        **INSTANT_COMPILER,
+    )
     assert out == "True\n"
 
 
@@ -152,7 +153,8 @@ call(kernel, *few)
 
 
 def test_the_log_sum_exp_is_prepared_as_well(run):
-    out = run("""
+    out = run(
+        """
 kernel = fc.jit(spec, target="sm_90a")
 kernel.prepare(2, lengths=(1, 512), batch=(1, 4), heads=(1, 4))
 before, dispatch = compiled(), kernel._dispatch(True)
@@ -161,12 +163,15 @@ for _ in range(50):
     lse = OnHopper(batch, heads, rows, dtype=np.float32)
     dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
 print(compiled() - before, dispatch.core.is_building())
-""")
+""",
+        **INSTANT_COMPILER,
+    )
     assert out == "0 False\n"
 
 
 def test_a_spec_that_has_the_log_sum_exp_has_no_other_kernels(run):
-    out = run("""
+    out = run(
+        """
 import dataclasses
 kernel = fc.jit(dataclasses.replace(spec, lse=True), target="sm_90a")
 kernel.prepare(2, lengths=(1, 512), batch=(1, 4), heads=(1, 4))
@@ -179,12 +184,15 @@ for _ in range(50):
     lse = OnHopper(batch, heads, rows, dtype=np.float32)
     dispatch.launch((*arrays(batch, heads, rows, keys), lse), (0.125,), None)
 print(compiled() - before, dispatch.core.is_building())
-""")
+""",
+        **INSTANT_COMPILER,
+    )
     assert out == "{True} True\n0 False\n"
 
 
 def test_threads_share_what_finds_their_kernels(run):
-    out = run("""
+    out = run(
+        """
 import threading
 kernel = fc.AttentionKernel.shipped(spec, "sm_90a", compiled=False)
 start = threading.Barrier(8)
@@ -203,7 +211,9 @@ for thread in threads:
 kernel.wait_until_optimised()
 print(compiled() <= len(kernel._dispatch(False).core.reachable([(1, 4)] * 2 + [(1, 512)] * 2)))
 print(kernel._plain_dispatches[0] is kernel._dispatch(False).core)
-""")
+""",
+        **INSTANT_COMPILER,
+    )
     assert out == "True\nTrue\n"
 
 
@@ -224,6 +234,7 @@ call(kernel, *few)
 print(lists(kernel, *few) == other, compiled() - before)
 """,
         FLASHCORE_SCHEDULES=str(tmp_path / "schedules.json"),
+        **INSTANT_COMPILER,
     )
     assert out == "True 0\n"
 
@@ -309,7 +320,8 @@ kernel = fc.jit(spec, target="sm_90a")
 call(kernel, *many)
 call(kernel, *split)
 print(built(kernel), kernel.is_optimised)
-"""
+""",
+        **INSTANT_COMPILER,
     )
     assert out == "True True\nTrue True\n"
 
@@ -343,7 +355,8 @@ kernel.prepare(2, lengths=(1, 4096), batch=(1, 4), heads=(1, 4))
 before = compiled(), loads()
 call(kernel, *split)
 print(built(kernel), compiled() - before[0], loads() - before[1])
-"""
+""",
+        **INSTANT_COMPILER,
     )
     assert out == "True 0 0\n"
 
@@ -381,7 +394,8 @@ try:
     packed(*x[:3], out=x[3], cu_seqlens_q=starts, max_q_len=-1)
 except fc.SpecError as error:
     print(error.what)
-"""
+""",
+        **INSTANT_COMPILER,
     )
     each = "True True True True False False False"
     assert out.splitlines()[:2] == ["True False False False", f"{each} {each}"]

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
 import pytest
+from fake_libraries import INSTANT_COMPILER
 
 import flashcore as fc
 from flashcore import _core
@@ -43,9 +45,10 @@ print(len(seen))
 """
 
 
-def run_where_compiling_is_forbidden(spec, target, ranges, draws, folder):
+def run_where_compiling_is_forbidden(spec, target, ranges, draws, folder, **variables):
     arguments = json.dumps([spec.to_json(), target, ranges, draws])
     environment = os.environ | {"FLASHCORE_COMPILE": "forbid", "FLASHCORE_CACHE_DIR": str(folder)}
+    environment |= variables
     return subprocess.run(
         [sys.executable, "-c", CALLS, arguments], env=environment, capture_output=True, text=True
     )
@@ -57,7 +60,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def precompile_into(folder, spec, target, **ranges):
+def precompile_into(folder, spec, target, variables=MappingProxyType({}), **ranges):
     script = (
         "import sys, json, flashcore as fc\n"
         "spec, target, ranges = json.loads(sys.argv[1])\n"
@@ -65,7 +68,7 @@ def precompile_into(folder, spec, target, **ranges):
         "print(len(fc.precompile(spec, target, **ranges)))\n"
     )
     arguments = json.dumps([spec.to_json(), target, ranges])
-    environment = os.environ | {"FLASHCORE_CACHE_DIR": str(folder)}
+    environment = os.environ | {"FLASHCORE_CACHE_DIR": str(folder)} | variables
     done = subprocess.run(
         [sys.executable, "-c", script, arguments], env=environment, capture_output=True, text=True
     )
@@ -76,9 +79,11 @@ def precompile_into(folder, spec, target, **ranges):
 def test_no_call_inside_the_ranges_misses_and_one_outside_does(folder):
     spec = fc.AttentionSpec(head_dim=64, mask=fc.causal())
     inside = {"lengths": (1, 3000), "batch": (1, 4), "heads": (1, 16)}
-    made = precompile_into(folder, spec, "sm_90a", **inside)
+    made = precompile_into(folder, spec, "sm_90a", INSTANT_COMPILER, **inside)
     ranges = [inside["batch"], inside["heads"], inside["lengths"], inside["lengths"]]
-    calls = run_where_compiling_is_forbidden(spec, "sm_90a", ranges, 2000, folder)
+    calls = run_where_compiling_is_forbidden(
+        spec, "sm_90a", ranges, 2000, folder, **INSTANT_COMPILER
+    )
     assert calls.returncode == 0, calls.stderr
     assert 4 <= int(calls.stdout) <= made
 
@@ -153,11 +158,20 @@ def test_kernels_of_another_compiler_serve_where_compiling_is_forbidden(folder, 
     assert calls.returncode == 0, calls.stderr
 
 
-def test_preparing_compiles_the_very_kernels_that_calls_launch(monkeypatch):
-    loaded = []
-    monkeypatch.setattr(_core.Kernel, "prepare", lambda core, device: loaded.append(core))
-    spec = fc.AttentionSpec(head_dim=128)  # two of its lists begin with the same schedule
-    kernel = fc.jit(spec, target="sm_90a", probe="scores")
-    kernel.prepare(lengths=(1, 20_000), lse=False)
-    assert kernel._variants
-    assert {id(variant._core) for variant in kernel._variants.values()} <= set(map(id, loaded))
+def test_preparing_compiles_the_very_kernels_that_calls_launch(folder):
+    program = """
+import flashcore as fc
+from flashcore import _core
+loaded = []
+_core.Kernel.prepare = lambda core, device: loaded.append(core)
+spec = fc.AttentionSpec(head_dim=128)  # two of its lists begin with the same schedule
+kernel = fc.jit(spec, target="sm_90a", probe="scores")
+kernel.prepare(lengths=(1, 20_000), lse=False)
+prepared = {id(variant._core) for variant in kernel._variants.values()}
+print(len(prepared) > 1, prepared <= set(map(id, loaded)))
+"""
+    environment = os.environ | {"FLASHCORE_CACHE_DIR": str(folder)} | INSTANT_COMPILER
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "True True\n", done.stderr

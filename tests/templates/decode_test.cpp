@@ -202,6 +202,8 @@ TEST(AttentionDecode, IsRightForTilesOfManyRows) {
 TEST(AttentionDecode, IsRightForTilesOfManyRowsUnderEverySchedule) {
   for (const auto& [dim, value_dim] : {std::pair{40, 0}, {128, 0}, {192, 128}, {256, 0}})
     for (const DecodeRows of : {DecodeRows::of_head, DecodeRows::packed_in_registers}) {
+      // The query of wider heads leaves too few registers, so that no call has it there.
+      if (of == DecodeRows::packed_in_registers && dim > 128) continue;
       AttentionSpec spec = grouped(dim, 4, 1);
       spec.head_dim_v = value_dim;
       spec.mask = causal();
