@@ -26,7 +26,7 @@ void refuse_misplaced(const Function& f, const Op& op) {
   if (op.precise && op.code != OpCode::tanh)
     refuse_op(f, op, "only a tanh is precise", "leave \"precise\" out");
   if (op.unordered && op.code != OpCode::loop)
-    refuse_op(f, op, "only a loop has rounds to order", "leave \"unordered\" out");
+    refuse_op(f, op, "only a loop has iterations to order", "leave \"unordered\" out");
   if (op.accumulation != Accumulation::none && op.code != OpCode::store)
     refuse_op(f, op, "only a store adds to a tensor", "leave \"adding\" out");
   const bool holds = op.code == OpCode::loop || op.code == OpCode::scan_tiles ||

@@ -62,8 +62,8 @@ struct Row {
 
 std::vector<std::string> split(const std::string& text) {
   std::istringstream in(text);
-  using Words = std::istream_iterator<std::string>;
-  return std::vector<std::string>(Words(in), Words());
+  using Reader = std::istream_iterator<std::string>;
+  return std::vector<std::string>(Reader(in), Reader());
 }
 
 std::vector<Row> read_rows() {

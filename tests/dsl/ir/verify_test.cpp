@@ -242,6 +242,31 @@ TEST(Verify, Attributes) {
             "\n  try: leave \"by lane\" out");
 }
 
+// Those that the parser reads behind no other operation.
+TEST(Verify, AttributesBehindOtherOperations) {
+  const auto complaint_of_load = [](const auto& change) {
+    Function f = parse(head + tail, "t");
+    for (Op& op : f.ops)
+      if (op.code == OpCode::load) change(op);
+    const std::string text = complaint(f);
+    return text.substr(text.find("why: "));
+  };
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.scope = ReductionScope::warp; }),
+            "why: only a reduction or a product is done by warp\n  try: leave \"by warp\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.rounding = OperandRounding::tf32; }),
+            "why: only a product rounds its operands\n  try: leave \"as tf32\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.precise = true; }),
+            "why: only a tanh is precise\n  try: leave \"precise\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.unordered = true; }),
+            "why: only a loop has iterations to order\n  try: leave \"unordered\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.accumulation = Accumulation::in_order; }),
+            "why: only a store adds to a tensor\n  try: leave \"adding\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.inside = true; }),
+            "why: only a gather has indices\n  try: leave \"inside\" out");
+  EXPECT_EQ(complaint_of_load([](Op& op) { op.fence = 1; }),
+            "why: only a nest or a product has a fence\n  try: leave \"fence\" out");
+}
+
 TEST(Verify, LoadsAndStores) {
   EXPECT_EQ(with("  %a = load y[%b, rows, d] : f32[rows, d]\n"),
             "invalid operation: %a = load y[%b, rows, d] : f32[rows, d]\n  at:  t:16\n"
