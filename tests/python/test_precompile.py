@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import MappingProxyType
 
 import ml_dtypes
 import numpy as np
@@ -45,10 +44,10 @@ print(len(seen))
 """
 
 
-def run_where_compiling_is_forbidden(spec, target, ranges, draws, folder, **variables):
+def run_where_compiling_is_forbidden(spec, target, ranges, draws, folder, variables=()):
     arguments = json.dumps([spec.to_json(), target, ranges, draws])
     environment = os.environ | {"FLASHCORE_COMPILE": "forbid", "FLASHCORE_CACHE_DIR": str(folder)}
-    environment |= variables
+    environment |= dict(variables)
     return subprocess.run(
         [sys.executable, "-c", CALLS, arguments], env=environment, capture_output=True, text=True
     )
@@ -60,7 +59,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def precompile_into(folder, spec, target, variables=MappingProxyType({}), **ranges):
+def precompile_into(folder, spec, target, variables=(), **ranges):
     script = (
         "import sys, json, flashcore as fc\n"
         "spec, target, ranges = json.loads(sys.argv[1])\n"
@@ -68,7 +67,7 @@ def precompile_into(folder, spec, target, variables=MappingProxyType({}), **rang
         "print(len(fc.precompile(spec, target, **ranges)))\n"
     )
     arguments = json.dumps([spec.to_json(), target, ranges])
-    environment = os.environ | {"FLASHCORE_CACHE_DIR": str(folder)} | variables
+    environment = os.environ | {"FLASHCORE_CACHE_DIR": str(folder)} | dict(variables)
     done = subprocess.run(
         [sys.executable, "-c", script, arguments], env=environment, capture_output=True, text=True
     )
@@ -81,9 +80,7 @@ def test_no_call_inside_the_ranges_misses_and_one_outside_does(folder):
     inside = {"lengths": (1, 3000), "batch": (1, 4), "heads": (1, 16)}
     made = precompile_into(folder, spec, "sm_90a", INSTANT_COMPILER, **inside)
     ranges = [inside["batch"], inside["heads"], inside["lengths"], inside["lengths"]]
-    calls = run_where_compiling_is_forbidden(
-        spec, "sm_90a", ranges, 2000, folder, **INSTANT_COMPILER
-    )
+    calls = run_where_compiling_is_forbidden(spec, "sm_90a", ranges, 2000, folder, INSTANT_COMPILER)
     assert calls.returncode == 0, calls.stderr
     assert 4 <= int(calls.stdout) <= made
 

@@ -232,8 +232,8 @@ TEST_F(EarlyLaunchTest, BlocksThatFitOnceAskForWhatTheyUse) {
   EXPECT_EQ(launch_of(120000, 1).shared_bytes, 120000U);
 }
 
-// Of 228 KiB a multiprocessor, with the KiB that CUDA reserves in each block: the first has room for two
-// blocks, and half a KiB less a block would give the second it, too.
+// A multiprocessor has 228 KiB, of which CUDA reserves 1 KiB in each block: two blocks of 113 KiB fit, and two
+// of half a KiB more do not.
 TEST_F(EarlyLaunchTest, SmallerBlocksAskForTheLeastOfWhichOneFits) {
   EXPECT_EQ(launch_of(113 * 1024, 1).shared_bytes, 114U * 1024);
   EXPECT_EQ(launch_of(50000, 1).shared_bytes, 114U * 1024);

@@ -88,7 +88,8 @@ TEST_F(LaunchableModuleTest, KernelsMayStartBesideTheEndOfEarlierOnes) {
   }
 }
 
-// 108 multiprocessors have 227 KiB for a block, and CUDA reserves 1 KiB of each. No KiB less would do.
+// Each of 108 multiprocessors has 228 KiB, of which CUDA reserves 1 KiB in each block. With a KiB less for each
+// block, one block more than the share would fit.
 TEST_F(LaunchableModuleTest, EarlyBlocksHaveRoomForTheirShareOnAMultiprocessor) {
   for (const auto& [rows, room] : {std::pair{5, 116736U}, {2400, 77824U}, {12800, 25600U}}) {
     fake_cuda().launches.clear();

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CASES = int(os.environ.get("FLASHCORE_PROPERTY_CASES") or 3000)
+CASES = int(os.environ.get("FLASHCORE_PROPERTY_CASES") or 5000)
 FIRST = int(os.environ.get("FLASHCORE_PROPERTY_FIRST") or 0)
 
 
