@@ -5,11 +5,15 @@
 Batch, heads and lengths of every call are random. Each case runs in a process of its own: after
 `prepare`, which builds and loads all that the calls can come to; without it, where another kernel
 serves until the best one is built; and, to compare, with the same shapes at every call, and what
-torch takes for an addition of the same random shapes, and of the same at every call. A host that
-is shared is slower by half now and then, for seconds: every case runs in several processes, which
-take turns, and the medians over these count; the least and the most are told beside them. The
-queue of the GPU is emptied before it fills, and a small kernel is queued before calls are timed
-again. Figures of two builds are those of two values of PYTHONPATH.
+torch takes for an addition of the same random shapes, and of the same at every call. The queue of
+the GPU is emptied before it fills, and a small kernel is queued before calls are timed again.
+
+A core that two hardware threads share, or a virtual machine's that others use too, is slower by
+half now and then, for seconds, whatever runs on it. So every case runs in several processes, which
+take turns, and each times a loop that only adds integers beside every 50 calls. Told are the
+medians over the processes, the least and the most of them; and the median and 99.9 % of all calls
+beside which that loop took at most a tenth longer than the fastest loops of all processes did:
+calls on a core at full speed. Figures of two builds are those of two values of PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -30,10 +34,19 @@ from gpu_timing import machine, require_gpu
 ADDITIONS = ("torch.add", "torch.add, same shapes")
 CASES = ("prepared", "not prepared", "same shapes", *ADDITIONS)
 AT_ONCE = 50  # calls between two looks at the GPU
+FULL_SPEED = 1.1  # times what the loop takes at its fastest
 
 
 def draw(rng: random.Random, most: int) -> int:
     return int(2 ** rng.uniform(0, math.log2(most)))
+
+
+def time_additions() -> float:
+    """Microseconds of a loop that needs neither memory nor a GPU."""
+    start, total = time.perf_counter_ns(), 0
+    for i in range(500):
+        total += i
+    return (time.perf_counter_ns() - start) / 1e3
 
 
 def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -61,11 +74,12 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
     q, k, v, out = arrays(1, 1, 1, 1)
     kernel(q, k, v, out=out)  # of a process the first
     before = fc.cache_stats().compiled
-    micro = []
+    micro, additions = [], []
     with torch.no_grad():
         for first in range(0, options.calls, AT_ONCE):
             inputs = [arrays(*problem) for problem in problems[first : first + AT_ONCE]]
             torch.cuda.synchronize()
+            additions.append(time_additions())
             torch.add(q, q, out=q)  # what the machine needs to wake up is not the call's
             for q, k, v, out in inputs:
                 start = time.perf_counter_ns()
@@ -75,15 +89,47 @@ def measure(case: str, options: argparse.Namespace) -> dict[str, Any]:
                     kernel(q, k, v, out=out)
                 micro.append((time.perf_counter_ns() - start) / 1e3)
     compiled = fc.cache_stats().compiled - before
-    micro.sort()
     return {
-        "median_us": micro[len(micro) // 2],
-        "p999_us": micro[min(len(micro) - 1, int(len(micro) * 0.999))],
-        "most_us": micro[-1],
-        "over_30_us": sum(each > 30 for each in micro),
+        "calls_us": micro,
+        "additions_us": additions,
         "compiled": compiled,
         "machine": machine(torch),
     }
+
+
+def quantile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else math.nan
+
+
+def calls_at_full_speed(run: dict[str, Any], fastest_us: float) -> list[float]:
+    """Of the calls of a process those beside which the loop of additions was fast."""
+    found = []
+    for i, additions in enumerate(run["additions_us"]):
+        if additions <= FULL_SPEED * fastest_us:
+            found += run["calls_us"][i * AT_ONCE : (i + 1) * AT_ONCE]
+    return found
+
+
+def print_table(found: dict[str, list[dict[str, Any]]]) -> None:
+    every = [each for runs in found.values() for run in runs for each in run["additions_us"]]
+    fastest = quantile(every, 0.01)
+    columns = ("median us", "least", "most", "99.9 % us", "most us", "over 30 us", "compiled")
+    at_full_speed = ("full speed", "median us", "99.9 % us")
+    print(f"{'case':<22}", *(f"{column:>10}" for column in (*columns, *at_full_speed)))
+    for case, runs in found.items():
+        medians = [statistics.median(run["calls_us"]) for run in runs]
+        ends = [[quantile(run["calls_us"], part) for run in runs] for part in (0.999, 1)]
+        figures = (statistics.median(medians), min(medians), max(medians))
+        over = sum(each > 30 for run in runs for each in run["calls_us"])
+        fast = [each for run in runs for each in calls_at_full_speed(run, fastest)]
+        print(
+            f"{case:<22}",
+            *(f"{figure:>10.2f}" for figure in (*figures, *map(statistics.median, ends))),
+            *(f"{count:>10}" for count in (over, sum(run["compiled"] for run in runs))),
+            f"{len(fast) / sum(len(run['calls_us']) for run in runs):>10.0%}",
+            *(f"{quantile(fast, part):>10.2f}" for part in (0.5, 0.999)),
+            flush=True,
+        )
 
 
 def main() -> int:
@@ -109,19 +155,7 @@ def main() -> int:
             if done.returncode:
                 return done.returncode
             found[case].append(json.loads(done.stdout.splitlines()[-1]))
-    columns = ("median us", "least", "most", "99.9 % us", "most us", "over 30 us", "compiled")
-    print(f"{'case':<22}", *(f"{column:>10}" for column in columns))
-    for case, runs in found.items():
-        medians = [run["median_us"] for run in runs]
-        middle = [statistics.median(run[name] for run in runs) for name in ("p999_us", "most_us")]
-        figures = (statistics.median(medians), min(medians), max(medians), *middle)
-        counts = (sum(run[name] for run in runs) for name in ("over_30_us", "compiled"))
-        print(
-            f"{case:<22}",
-            *(f"{figure:>10.2f}" for figure in figures),
-            *(f"{count:>10}" for count in counts),
-            flush=True,
-        )
+    print_table(found)
     print(found[CASES[0]][0]["machine"])
     return 0
 

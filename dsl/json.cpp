@@ -183,7 +183,6 @@ void for_each_field(Plan& schedule, Visit&& visit) {
   visit("descending", schedule.descending);
   visit("product_split", schedule.product_split);
   visit("cluster_splits", schedule.cluster_splits);
-  visit("fixed_maximum", schedule.fixed_maximum);
   visit("sums_by_products", schedule.sums_by_products);
 }
 

@@ -141,10 +141,6 @@ struct Schedule {
   /// They combine what they carry at the end through each other's shared memory. For problems with
   /// too few rows to fill the GPU.
   int cluster_splits = 1;
-  /// Where the values of which a loop takes the maximum are bounded, as softcapped scores are, the
-  /// softmax subtracts a constant instead of the maximum of a row, and no sum is rescaled from
-  /// iteration to iteration.
-  bool fixed_maximum = true;
   /// A product with columns of ones sums up the softmax weights, where the sum is only needed to
   /// divide the output.
   bool sums_by_products = false;

@@ -177,7 +177,6 @@ void replace_maximum(Function& f, std::size_t position, const CarriedValues& car
 }  // namespace
 
 void fix_maximum(Function& f, const PassContext& context) {
-  if (!context.schedule.fixed_maximum) return;
   for (std::size_t at = 0; at < f[f.body].ops.size(); ++at) {
     if (f[f[f.body].ops[at]].code != OpCode::loop) continue;
     const CarriedValues carried = carried_values(f, f[f[f.body].ops[at]]);
@@ -185,7 +184,8 @@ void fix_maximum(Function& f, const PassContext& context) {
       if (const auto reference = reference_for(f, at, carried, i)) {
         replace_maximum(f, at, carried, i, *reference);
         context.note_numerics(
-            "the softmax subtracts a constant instead of the maximum of a row (fixed_maximum)");
+            "the softmax subtracts a constant instead of the maximum of a row, since scores are "
+            "bounded");
         break;
       }
   }

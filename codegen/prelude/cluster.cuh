@@ -43,6 +43,11 @@ FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane) {
   __syncwarp();
   arrive_in_both_if(lane == 0, mbarrier, other_block);
 }
+// arrive at the mbarrier in the same place of the cluster's first block.
+FC_DEVICE void arrive_in_first(u32 mbarrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address(mbarrier, 0))
+               : "memory");
+}
 
 // A word for threads of both blocks: who waits with wait_published for an arrival of publish_in_both
 // knows what was stored in front of it.

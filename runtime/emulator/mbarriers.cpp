@@ -1,5 +1,6 @@
 #include "runtime/emulator/mbarriers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/emulator/primitive.h"
@@ -108,6 +109,7 @@ void Mbarriers::arrive(std::uint32_t address, std::uint32_t expected_bytes, Acce
          "all have "
          "read what the last one brought (with the right parity)");
   }
+  check_awaited(mbarrier, by);
   clocks_.release(by.thread, mbarrier.gathered);
   mbarrier.expected += expected_bytes;
   --mbarrier.pending;
@@ -143,6 +145,7 @@ void Mbarriers::settle(Mbarrier& mbarrier, const Accessor& by) {
     mbarrier.boxes.clear();
   }
   mbarrier.over = mbarrier.gathered;
+  if (mbarrier.waiting > 0) mbarrier.last_awaited = mbarrier.phase;
   mbarrier.pending = mbarrier.count;
   mbarrier.expected = 0;
   ++mbarrier.phase;
@@ -166,8 +169,9 @@ void Mbarriers::await(std::uint32_t address, int parity, Accessor by) {
     }
     --mbarrier.waiting;
   }
-  mbarrier.awaited[static_cast<std::size_t>(by.thread)] =
-      static_cast<std::int64_t>(mbarrier.phase) - 1;
+  const std::int64_t awaited = static_cast<std::int64_t>(mbarrier.phase) - 1;
+  mbarrier.awaited[static_cast<std::size_t>(by.thread)] = awaited;
+  mbarrier.last_awaited = std::max(mbarrier.last_awaited, awaited);
   clocks_.acquire(by.thread, mbarrier.over);
 }
 
@@ -177,6 +181,15 @@ void Mbarriers::check_pace(const Mbarrier& mbarrier, int parity, const Accessor&
   const std::int64_t next = last == never ? -parity : last + 1;
   const bool waits_for_it = (next & 1) == parity;
   if (waits_for_it && mbarrier.phase >= next + 2) fail_behind(next, mbarrier.address, by);
+}
+
+void Mbarriers::check_awaited(const Mbarrier& mbarrier, const Accessor& by) {
+  const std::int64_t over = static_cast<std::int64_t>(mbarrier.phase) - 1;
+  if (mbarrier.last_awaited >= over) return;
+  fail(FaultKind::misused_mbarrier, by,
+       fmt::format("phase {} of the mbarrier at byte {} is over, and no thread has waited for it",
+                   over, mbarrier.address - SharedMemory::base),
+       "wait_phase() for each phase by those whom it is for, and no arrival where nobody waits");
 }
 
 void Mbarriers::check_end() const {

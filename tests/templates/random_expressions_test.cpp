@@ -99,10 +99,7 @@ struct Drawn {
     schedule.peel_masks = draw.one_in(2);
     schedule.descending = draw.one_in(2);
     schedule.last_tiles_first = draw.one_in(2);
-    draw_softmax();
   }
-
-  void draw_softmax() { schedule.fixed_maximum = !draw.one_in(4); }
 
   void draw_warpgroups() {
     target = &find_target("sm_90a");
@@ -118,7 +115,6 @@ struct Drawn {
     schedule.rescale_before_wait = schedule.rescale_before_product && draw.one_in(2);
     schedule.lazy_scaling = draw.one_in(2);
     schedule.reduction_chains = draw.one_of<int>({1, 2, 4});
-    draw_softmax();
     schedule.sums_by_products = draw.one_in(3);
     schedule.ping_pong = schedule.warps_m > 4 && draw.one_in(2);
     schedule.persistent = draw.one_in(3);  // refused where the mask is scanned

@@ -61,7 +61,6 @@ class Schedule:
     descending: bool = True
     product_split: Literal["terms", "columns"] = "terms"
     cluster_splits: int = 1
-    fixed_maximum: bool = True
     sums_by_products: bool = False
 
     def __post_init__(self) -> None:

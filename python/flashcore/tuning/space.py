@@ -26,7 +26,6 @@ _BOOL = (False, True)
 NOT_SEARCHED = {
     "instruction": "each family has its own",
     "copy": "each family has its own",
-    "fixed_maximum": "it leaves work out and adds none",
     "flat_grid": "a call asks for it where its grid is too large for another",
     "load_vectors": "no loop of forward attention loads a vector",
     "late_products": "the last product of forward attention is late in any case",

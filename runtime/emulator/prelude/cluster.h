@@ -38,6 +38,9 @@ FC_DEVICE void arrive_as_warp_in_both(u32 mbarrier, u32 other_block, int lane,
   fc_machine->sync_warp(line);
   if (lane == 0) arrive_in_both(mbarrier, other_block, line);
 }
+FC_DEVICE void arrive_in_first(u32 mbarrier, int line = __builtin_LINE()) {
+  arrive(cluster_address(mbarrier, 0, line), line);
+}
 
 FC_DEVICE void store_in_both(u32 address, u32 word, u32 other_block, int line = __builtin_LINE()) {
   store_shared(address, word, line);

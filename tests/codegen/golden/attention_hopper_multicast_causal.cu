@@ -186,7 +186,7 @@ attention_forward(const __grid_constant__ Parameters p) {
         }
         fc::wait_published(cluster_numbers_full, cluster_numbers_phase);
         const int next_tile = static_cast<int>(fc::load_published(shared + 229528));
-        fc::arrive_in_both(cluster_numbers_empty, other_block);
+        fc::arrive_in_first(cluster_numbers_empty);
         cluster_numbers_phase ^= 1;
         fc::wait_phase(tile_numbers_empty + tile_numbers_slot * 8, tile_numbers_phase ^ 1);
         fc::store_shared(shared + 229568 + tile_numbers_slot * 4, static_cast<fc::u32>(next_tile));

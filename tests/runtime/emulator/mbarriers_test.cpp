@@ -75,8 +75,8 @@ TEST(Phases, OrderWhatAllLanesDidBeforeTheirWarpArrives) {
 TEST(Phases, FollowEachOther) {
   SmallRun run;
   run(kernel_of({begin_with_32,
-                 "if (warp == 0) {\n  for (int i = 0; i < 5; ++i) fc::arrive(mbarrier);\n} else {\n"
-                 "  fc::wait_phase(mbarrier, 1);\n  const float value = 1.f;\n"
+                 "if (warp == 0) {\n  for (int i = 0; i < 5; ++i) {\n    fc::arrive(mbarrier);\n"
+                 "    fc::wait_phase(mbarrier, i % 2);\n  }\n  const float value = 1.f;\n"
                  "  fc::store_global<1>(p.y + lane * p.y_stride_0, &value);\n}\n"}));
   EXPECT_EQ(run.y[0], 1.f);
 }
@@ -85,6 +85,13 @@ TEST(Phases, OneMayNotBeMissed) {
   expect_failure(kernel_of({begin_with_1, "if (warp == 1) fc::wait_phase(mbarrier, 0);  // here\n",
                             "else if (lane < 2) fc::arrive(mbarrier);\n"}),
                  FaultKind::deadlock, "so was the next one");
+}
+
+TEST(Phases, AreForSomebodyWhoWaits) {
+  expect_failure(kernel_of({begin_with_1, "if (thread == 0) {\n  fc::arrive(mbarrier);\n",
+                            "  fc::arrive(mbarrier);  // here\n}\n"}),
+                 FaultKind::misused_mbarrier,
+                 "phase 0 of the mbarrier at byte 2048 is over, and no thread has waited for it");
 }
 
 TEST(Mbarriers, AreInitialisedOnceAndFirst) {

@@ -296,11 +296,11 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
   const Schedule all;
   const auto& [tiles, warps_m, warps_n, product_split, stages, instruction, copy, softmax,
                keep_operands, load_vectors, staged_stores, keep_addresses, peel_masks, descending,
-               last_tiles_first, end_aligned_tiles, grid_order, flat_grid, fixed_maximum,
-               overlap_products, late_products, rescale_before_product, rescale_before_wait,
-               lazy_scaling, reduction_chains, sums_by_products, ping_pong, persistent,
-               tile_scheduler, positions_per_block, outer_stages, cluster_splits, producer,
-               producer_warps, blocks_per_processor, multicast_blocks] = all;
+               last_tiles_first, end_aligned_tiles, grid_order, flat_grid, overlap_products,
+               late_products, rescale_before_product, rescale_before_wait, lazy_scaling,
+               reduction_chains, sums_by_products, ping_pong, persistent, tile_scheduler,
+               positions_per_block, outer_stages, cluster_splits, producer, producer_warps,
+               blocks_per_processor, multicast_blocks] = all;
   static_cast<void>(tiles);
   const Values values{
       {"tiles", {{{"rows", 64}, {"cols", 64}}, {{"rows", 128}, {"cols", 64}}}},
@@ -320,7 +320,6 @@ TEST(KeyReflection, EveryFieldOfAScheduleMakesAnotherKernelSomewhere) {
       {"end_aligned_tiles", {true, false}},
       {"grid_order", {"tiles_first", "tiles_last", "grouped"}},
       {"flat_grid", {true, false}},
-      {"fixed_maximum", {true, false}},
       {"overlap_products", {true, false}},
       {"late_products", {true, false}},
       {"rescale_before_product", {true, false}},
