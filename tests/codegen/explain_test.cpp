@@ -129,8 +129,7 @@ TEST(Explain, NumericsThatTakeEffect) {
   EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_80"), "");
   EXPECT_EQ(numerics({.head_dim = 64, .score = softcap(30)}, schedule, "sm_80"),
             "numerics: the softmax subtracts a constant instead of the maximum of a row, since "
-            "scores are "
-            "bounded\n");
+            "scores are bounded\n");
   schedule.warps_m = schedule.warps_n = 2;
   EXPECT_EQ(numerics({.head_dim = 64}, schedule, "sm_80"),
             "numerics: the partial sums of 2 warps are combined (warps_n)\n");
