@@ -224,7 +224,7 @@ void KernelPrinter::print_release(const Op& op) {
     const std::string empty = in_slot(ring.empty, ring.slot), other = to_other_block(buffer);
     const char* const in_both = buffer.blocks > 1 ? "_in_both" : "";
     switch (releaser_of(f_, op.buffer)) {
-      case Releaser::thread:  // of a cluster's blocks the first alone writes scalars
+      case Releaser::thread:  // the first block of a cluster writes the scalars of all
         out_.line("fc::arrive{}({});", buffer.blocks > 1 ? "_in_first" : "", empty);
         break;
       case Releaser::warp:

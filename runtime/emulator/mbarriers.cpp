@@ -189,7 +189,7 @@ void Mbarriers::check_awaited(const Mbarrier& mbarrier, const Accessor& by) {
   fail(FaultKind::misused_mbarrier, by,
        fmt::format("phase {} of the mbarrier at byte {} is over, and no thread has waited for it",
                    over, mbarrier.address - SharedMemory::base),
-       "wait_phase() for each phase by those whom it is for, and no arrival where nobody waits");
+       "a wait_phase() for each phase, or no arrival at an mbarrier for which no thread waits");
 }
 
 void Mbarriers::check_end() const {

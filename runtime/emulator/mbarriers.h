@@ -46,7 +46,7 @@ class Mbarriers {
     std::vector<TensorBox> boxes;  ///< of this phase, on their way
     Clock gathered, over;  ///< released by arrivals so far; by those of phases that are over
     std::vector<std::int64_t> awaited;  ///< by thread: the last phase that it knows to be over
-    std::int64_t last_awaited = -1;     ///< by any thread
+    std::int64_t last_awaited = -1;     ///< the last phase that any thread has waited for
     int agent = 0;                      ///< that writes the boxes
     int init_thread = 0, init_line = 0;
     std::int32_t init_time = 0;
@@ -63,7 +63,7 @@ class Mbarriers {
   Mbarrier& at(std::uint32_t address, const Accessor& by, bool by_copy_engine);
   /// Throws a Fault if the phase that the thread waits for next, and the one behind it, are over.
   static void check_pace(const Mbarrier& mbarrier, int parity, const Accessor& by);
-  /// Throws a Fault if a thread arrives behind a phase that nobody has waited for.
+  /// Throws a Fault if the last phase is over and no thread has waited for it.
   static void check_awaited(const Mbarrier& mbarrier, const Accessor& by);
   /// Ends the phase where nothing is missing.
   void settle(Mbarrier& mbarrier, const Accessor& by);

@@ -35,14 +35,14 @@ def can_run(block: Block) -> bool:
     return "gpu" not in block.words or torch.cuda.is_available()
 
 
-def compile_cpp(block: Block, folder: Path, text: str) -> None:
+def compile_cpp(block: Block, folder: Path, is_loaded: bool) -> None:
     """Writes the file, and checks it unless Python code of the page loads it, which compiles it."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         pytest.skip("no C++ compiler")
     source = folder / block.words[0]
     source.write_text(block.text)
-    if f'load("{source.name}")' in text:
+    if is_loaded:
         return
     command = [compiler, "-std=c++20", f"-I{ROOT}", "-fsyntax-only", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -94,7 +94,9 @@ def test_code_runs_and_prints_what_it_says(name: str, workplace: Path) -> None:
     replacements: list[tuple[tuple[int, int], str]] = []
     for block in blocks(text):
         if block.language == "cpp" and block.words:
-            compile_cpp(block, workplace, text)
+            load = f'load("{block.words[0]}")'
+            runs = (b.text for b in blocks(text) if b.language == "python" and can_run(b))
+            compile_cpp(block, workplace, any(load in code for code in runs))
         elif block.language == "python":
             printed = run_python(block, names, str(path)) if can_run(block) else None
         elif block.language == "sh" and block.words == ("run",):
