@@ -8,9 +8,11 @@ a choice depends on differences between families as small as the errors of those
 search from there changes a few coefficients of one family at a time, and keeps a change that makes
 the chosen schedules of all problems in the files faster: in the mean, and above all where they are
 far from the best. A schedule that is predicted to be nearly as fast as the chosen one counts in its
-place if it is slower. Problems of several GPUs count together, each with its GPU's bandwidth and L2
-size from the table. Needs no GPU. The table goes to --out; the build reads it at its place in
-templates/. A file that is named several times counts as often.
+place if it is slower. Where kernels with split keys were timed as well, what the call would get
+counts besides; the coefficients of these kernels stay as they are. Problems of several GPUs count
+together if the table has one set of coefficients for them, each with its GPU's bandwidth and L2
+size. Needs no GPU. The table goes to --out; the build reads it at its place in templates/. A file
+that is named several times counts as often.
 """
 
 from __future__ import annotations
@@ -44,10 +46,19 @@ fastest, and the time that was measured of that schedule; infinity and 0 without
 class Problems:
     """Problems that were timed on one GPU under all candidates."""
 
-    def __init__(self, gpu: dict[str, Any], cluster_share: float, rows: Iterable[dict[str, Any]]):
+    def __init__(
+        self,
+        gpu: dict[str, Any],
+        costs: dict[str, Any],
+        split_gain: float,
+        rows: Iterable[dict[str, Any]],
+    ):
+        """`gpu` and `costs`: its entry of the table, and that with its coefficients. `split_gain`:
+        by what share a split has to be predicted faster."""
         from flashcore import _core
 
-        self._gpu, self._cluster_share = gpu, cluster_share
+        self._gpu, self._cluster_share = gpu, costs["cluster_share"]
+        self._split_factor = 1 + split_gain
         rows = list(rows)
         self.best = np.array([min(row["whole"].values()) for row in rows])
         self._probes: dict[str, Any] = {}
@@ -65,6 +76,37 @@ class Problems:
             for name, pairs in measured.items()
         }
         self.choices: dict[str, Choice] = {}
+        self._split = self._split_choice(costs["decoding"], rows)
+
+    def _split_choice(self, decoding: dict[str, Any], rows: list[dict[str, Any]]) -> Choice:
+        """What choice_of gives, of kernels with split keys; sets `best_call`, the time of the
+        fastest contender for the call."""
+        from schedule_choice import named
+
+        from flashcore import AttentionSpec, _core
+        from flashcore.tuning.decode_costs import blocks_for
+
+        least, taken = np.full(len(rows), np.inf), np.zeros(len(rows))
+        self.best_call = self.best.copy()
+        for at, row in enumerate(rows):
+            # Of a contest of its own, in which the best of those with whole keys took part again.
+            timed = row.get("split", {})
+            whole = min(row["whole"].keys() & timed.keys(), key=timed.get, default=None)
+            if whole is None:
+                continue
+            scale = row["whole"][whole] / timed[whole]
+            spec = AttentionSpec.from_json(row["spec"])
+            for blocks in blocks_for(spec, self._gpu["target"], row["problem"][2]):
+                if (name := named(blocks)) not in timed:
+                    continue
+                probe = _core.SplitProbe(self._gpu["multiprocessors"])
+                probe.add(row["spec"], blocks, tuple(row["problem"]), None)
+                costs = json.dumps(decoding[_core.decode_family(blocks)])
+                (us,) = probe.times(costs, self._gpu["bytes_per_us"])
+                self.best_call[at] = min(self.best_call[at], scale * timed[name])
+                if us < least[at]:
+                    least[at], taken[at] = us, scale * timed[name]
+        return least, taken
 
     @property
     def families(self) -> Iterable[str]:
@@ -84,12 +126,21 @@ class Problems:
         return least, taken
 
     def losses(self, changed: dict[str, Choice] | None = None) -> np.ndarray:
-        """For every problem, the time of the chosen schedule over that of the fastest candidate."""
-        choices = (self.choices | (changed or {})).values()
-        predicted = np.stack([least for least, _ in choices])
-        taken = np.stack([taken for _, taken in choices])
-        is_near = predicted <= NEAR * predicted.min(axis=0)
-        return np.where(is_near, taken, 0).max(axis=0) / self.best
+        """For every problem, the time of the chosen schedule over that of the fastest candidate;
+        behind them, for every problem whose keys may be split, that of what the call gets over the
+        best of all."""
+        choices = list((self.choices | (changed or {})).values())
+        least, taken = self._split
+        call = slowest_near_best([*choices, (least * self._split_factor, taken)]) / self.best_call
+        return np.concatenate([slowest_near_best(choices) / self.best, call[np.isfinite(least)]])
+
+
+def slowest_near_best(choices: list[Choice]) -> np.ndarray:
+    """For every problem, the time that it may take: of those whose predictions are the least, or
+    near that, the slowest."""
+    predicted = np.stack([least for least, _ in choices])
+    taken = np.stack([taken for _, taken in choices])
+    return np.where(predicted <= NEAR * predicted.min(axis=0), taken, 0).max(axis=0)
 
 
 def penalty(losses: np.ndarray) -> float:
@@ -152,9 +203,10 @@ def summary(losses: np.ndarray) -> str:
 
 
 def read_problems(
-    files: Iterable[Path], table: list[dict[str, Any]], cluster_share: float
-) -> list[Problems]:
-    """The problems of each GPU in files that schedule_choice.py wrote."""
+    files: Iterable[Path], table: list[dict[str, Any]]
+) -> tuple[list[Problems], dict[str, Any]]:
+    """The problems of each GPU in files that schedule_choice.py wrote, and the entry of the table
+    whose coefficients these GPUs have."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for file in files:
         found = json.loads(file.read_text())
@@ -168,7 +220,16 @@ def read_problems(
             " `flashcore calibrate`,"
             " or name a table with its entry by --table"
         )
-    return [Problems(gpus[name], cluster_share, own) for name, own in rows.items()]
+    measured = {name: name if "families" in gpus[name] else gpus[name]["measured"]["gpu"]
+                for name in rows}  # fmt: skip
+    if len(set(measured.values())) != 1:
+        raise SystemExit(
+            f"{' and '.join(measured)} have coefficients of their own each in the table: name files"
+            " of one of them at a time"
+        )
+    costs = gpus[next(iter(measured.values()))]
+    split_gain = next(e["properties"]["split_gain"] for e in table if "properties" in e)
+    return [Problems(gpus[name], costs, split_gain, own) for name, own in rows.items()], costs
 
 
 def main() -> None:
@@ -182,8 +243,7 @@ def main() -> None:
     from flashcore.cache.table_text import table_text
 
     table = json.loads(given.table.read_text())
-    entry = next(entry for entry in table if "families" in entry)
-    sets = read_problems(given.files, table, entry["cluster_share"])
+    sets, entry = read_problems(given.files, table)
     before = entry["families"]
     entry["families"] = refine(sets, before, given.seconds, given.seed)
     count = sum(len(problems.best) for problems in sets)

@@ -197,8 +197,8 @@ std::unique_ptr<LoadedCode::InContext> LoadedCode::load(const CompiledKernel& co
       driver.check(driver.cuFuncSetAttribute(into->function, attribute_dynamic_shared_bytes, most),
                    what);
     }
-    into->multiprocessors = info.multiprocessors;
-    into->most_shared_bytes = most;
+    into->spread =
+        BlockSpread::of(driver, into->function, source, info.multiprocessors, most, what);
     const int at_once = info.multiprocessors * source.min_blocks;
     into->blocks = static_cast<std::uint32_t>(at_once / source.cluster * source.cluster);
     if (source.claims_tiles()) {

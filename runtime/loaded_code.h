@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/cuda/driver.h"
+#include "runtime/early_launch.h"
 #include "runtime/tile_counters.h"
 
 namespace flashcore {
@@ -34,8 +35,7 @@ class LoadedCode {
     CudaModule module = nullptr;
     CudaFunction function = nullptr;
     std::uint32_t blocks = 0;                    ///< that run at once, as the schedule promises
-    int multiprocessors = 1;                     ///< of the GPU
-    int most_shared_bytes = 0;                   ///< that a launch may ask for, for each block
+    BlockSpread spread;                          ///< of launches that start early
     CudaAddress zeros = 0;                       ///< what tensor maps of empty tensors lead to
     mutable std::atomic<bool> captured = false;  ///< a graph may hold the function
     TileCounters counters;                       ///< in the memory of `module`

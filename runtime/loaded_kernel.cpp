@@ -5,36 +5,6 @@
 #include "runtime/profiler_range.h"
 
 namespace flashcore {
-namespace {
-
-/// Bytes of shared memory that CUDA reserves for itself in every block. The unit in which shared memory is allocated
-/// divides it.
-constexpr std::int64_t reserved_bytes = 1024;
-
-/// How many blocks of the kernel the shared memory of a multiprocessor has room for.
-std::int64_t fitting_blocks(const LoadedCode::InContext& loaded, const KernelSource& source) {
-  return (loaded.most_shared_bytes + reserved_bytes) / (source.shared_bytes + reserved_bytes);
-}
-
-/// Bytes of shared memory that each block of an early launch asks for. Its blocks are placed on the multiprocessors that
-/// the kernel in front leaves first, as many as fit, while others get none. So where more than an even share of the
-/// blocks would fit on a multiprocessor, they ask for the least of which no more than that share fits: what is left is
-/// for kernels of other streams.
-unsigned spreading_bytes(const LoadedCode::InContext& loaded, const KernelSource& source,
-                         std::int64_t blocks) {
-  const std::int64_t share = (blocks + loaded.multiprocessors - 1) / loaded.multiprocessors;
-  if (fitting_blocks(loaded, source) <= share) return static_cast<unsigned>(source.shared_bytes);
-  const std::int64_t room = loaded.most_shared_bytes + reserved_bytes;
-  return static_cast<unsigned>(room / (share + 1) / reserved_bytes * reserved_bytes);
-}
-
-/// The blocks of a cluster are placed together, so shared memory does not say how many multiprocessors they are spread
-/// over, unless one block is all that fits on a multiprocessor.
-bool can_spread(const LoadedCode::InContext& loaded, const KernelSource& source) {
-  return source.cluster == 1 || fitting_blocks(loaded, source) == 1;
-}
-
-}  // namespace
 
 bool is_captured(const Driver& driver, CudaStream stream) {
   int status = 0;
@@ -111,13 +81,13 @@ void LoadedKernel::run(const Driver& driver, const LoadedCode::InContext& loaded
   const GridSize grid = plan_.resident(bound.grid, loaded.blocks);
   const auto threads = static_cast<unsigned>(source.threads);
   int result = 0;
-  if (source.waits_for_kernels && driver.can_start_early(captured) && can_spread(loaded, source)) {
+  if (source.waits_for_kernels && driver.can_start_early(captured)) {
     const LaunchAttribute early{.id = LaunchAttribute::programmatic_stream_serialization,
                                 .value = {.allowed = 1}};
     const LaunchConfiguration configuration{
         .grid = {grid.x, grid.y, grid.z},
         .block = {threads, 1, 1},
-        .shared_bytes = spreading_bytes(loaded, source, grid.count()),
+        .shared_bytes = loaded.spread.shared_bytes(grid.count()),
         .stream = stream,
         .attributes = &early,
         .attribute_count = 1};

@@ -282,7 +282,7 @@ class SplitProbe:
         spec: str,
         blocks: tuple[str, int, bool, bool, bool],
         problem: tuple[int, int, int, int],
-        splits: int,
+        splits: int | None,
     ) -> None: ...
     def times(self, coefficients: str, bytes_per_us: float) -> list[float]: ...
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -84,8 +85,9 @@ class SplitProbe {
  public:
   explicit SplitProbe(int multiprocessors) : multiprocessors_(multiprocessors) {}
 
+  /// None: into as many splits as are the fastest.
   void add(const std::string& spec, const NamedBlocks& blocks, const Numbers& problem,
-           std::int64_t splits) {
+           std::optional<std::int64_t> splits) {
     const auto [batch, heads, q_len, kv_len] = problem;
     const AttentionSpec read = attention_spec_from_json(spec);
     const DecodeBlocks own = blocks_named(blocks);
@@ -103,7 +105,8 @@ class SplitProbe {
     for (const auto& [spec, blocks, problem, splits] : launches_) {
       model.decoding.try_emplace(decode_family(blocks), costs);
       const SplitCosts own = split_costs(spec, blocks, model);
-      times.push_back(to_microseconds(cost_of_splits(problem, own, splits)));
+      times.push_back(to_microseconds(splits ? cost_of_splits(problem, own, *splits)
+                                             : decode_splits(problem, own).cost));
     }
     return times;
   }
@@ -113,7 +116,7 @@ class SplitProbe {
     AttentionSpec spec;
     DecodeBlocks blocks;
     DecodeProblem problem;
-    std::int64_t splits;
+    std::optional<std::int64_t> splits;
   };
 
   int multiprocessors_;

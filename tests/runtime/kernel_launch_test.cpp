@@ -215,14 +215,14 @@ TEST_F(LoadedKernelTest, IsFast) {
 
 class EarlyLaunchTest : public test::LoadedKernelTest {
  protected:
-  test::FakeLaunch launch_of(int shared_bytes, int cluster) {
+  test::FakeLaunch launch_of(int shared_bytes, int cluster, int row_count = 5) {
     KernelSource source = test::scale_kernel();
     source.waits_for_kernels = true;
     source.shared_bytes = shared_bytes;
     source.cluster = cluster;
     fake_cuda().launches.clear();
     LoadedKernel(compiled(source, "sm_90", fmt::format("{} {}", shared_bytes, cluster)))
-        .launch(rows(5, test::hopper), factor);
+        .launch(rows(row_count, test::hopper), factor);
     return fake_cuda().launches.at(0);
   }
 };
@@ -240,11 +240,18 @@ TEST_F(EarlyLaunchTest, SmallerBlocksAskForTheLeastOfWhichOneFits) {
   EXPECT_EQ(launch_of(113 * 1024 + 512, 1).shared_bytes, 113U * 1024 + 512);
 }
 
-TEST_F(EarlyLaunchTest, ClustersStartEarlyWhereOneBlockFits) {
-  EXPECT_FALSE(launch_of(50000, 2).early);
-  EXPECT_EQ(launch_of(50000, 2).shared_bytes, 50000U);
-  EXPECT_TRUE(launch_of(120000, 2).early);
-  EXPECT_EQ(launch_of(120000, 2).shared_bytes, 120000U);
+// Clusters of four reach 100 of the 108 multiprocessors here, as 25 of them run at once with a block on each.
+TEST_F(EarlyLaunchTest, ClustersAreSpreadOverTheMultiprocessorsThatTheyReach) {
+  fake_cuda().clusters_at_once = 25;
+  const test::FakeLaunch one_on_each = launch_of(50000, 4, 25);
+  EXPECT_EQ(fake_cuda().shared_bytes_of_clusters, 114U * 1024);
+  EXPECT_EQ(one_on_each.blocks, 100U);
+  EXPECT_TRUE(one_on_each.early);
+  EXPECT_EQ(one_on_each.shared_bytes, 114U * 1024);
+  const test::FakeLaunch two_on_each = launch_of(50000, 4, 26);
+  EXPECT_TRUE(two_on_each.early);
+  EXPECT_EQ(two_on_each.shared_bytes, 76U * 1024);
+  EXPECT_EQ(launch_of(120000, 4, 26).shared_bytes, 120000U);
 }
 
 }  // namespace

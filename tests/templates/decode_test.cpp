@@ -351,7 +351,8 @@ TEST(DecodeSplits, FillTheMultiprocessorsOnce) {
   EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 0, .multiprocessors = h200}), 1);
   // Enough blocks without splits.
   EXPECT_EQ(splits({.batch = 64, .heads = 8, .keys = 8192, .multiprocessors = h200}), 1);
-  EXPECT_EQ(splits({.batch = 16, .heads = 8, .keys = 4096, .multiprocessors = h200}), 1);
+  // Two on each multiprocessor read faster than one.
+  EXPECT_EQ(splits({.batch = 16, .heads = 8, .keys = 4096, .multiprocessors = h200}), 2);
   // Two blocks a multiprocessor where they look up pages, unless both would have next to nothing.
   EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 32768, .multiprocessors = h200}, 16), 33);
   EXPECT_EQ(splits({.batch = 1, .heads = 8, .keys = 4096, .multiprocessors = h200}, 16), 16);
@@ -469,7 +470,8 @@ TEST(DecodeChooser, TakesTilesThatTheRowsFill) {
   EXPECT_EQ(blocks(32, 8, 32), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 64), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
   EXPECT_EQ(blocks(32, 8, 128), (DecodeBlocks{Rows::of_head, 128, true}));
-  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::of_head, 128, true}));
+  EXPECT_EQ(blocks(32, 8, 192), (DecodeBlocks{Rows::packed_in_registers, 128, false}));
+  EXPECT_EQ(blocks(32, 8, 256), (DecodeBlocks{Rows::of_head, 128, true}));
   EXPECT_EQ(blocks(8, 1, 128), (DecodeBlocks{Rows::of_head, 128, false}));
   EXPECT_EQ(blocks(32, 32, 32), (DecodeBlocks{Rows::packed, 32, false}));
   EXPECT_EQ(blocks(32, 32, 64), (DecodeBlocks{Rows::of_head, 64, false}));

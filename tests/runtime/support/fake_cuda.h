@@ -52,7 +52,9 @@ struct FakeCuda {
   std::map<std::string, int> failures;  ///< function to result
   std::map<std::string, int> calls;     ///< function to number of calls
   std::map<int, int> function_attributes;
-  std::set<void*> modules;  ///< that are loaded
+  int clusters_at_once = 54;              ///< of any function
+  unsigned shared_bytes_of_clusters = 0;  ///< of a block of those that were last asked for
+  std::set<void*> modules;                ///< that are loaded
   std::vector<FakeLaunch> launches;
   struct UserObject {
     void (*destroy)(void*) = nullptr;

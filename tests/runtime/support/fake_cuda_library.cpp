@@ -178,6 +178,13 @@ FAKE(cuFuncSetAttribute, void*, int attribute, int value) {
   state().function_attributes[attribute] = value;
   return 0;
 }
+FAKE(cuOccupancyMaxActiveClusters, int* clusters, void*,
+     const flashcore::LaunchConfiguration* configuration) {
+  ENTER(cuOccupancyMaxActiveClusters)
+  state().shared_bytes_of_clusters = configuration->shared_bytes;
+  *clusters = state().clusters_at_once;
+  return 0;
+}
 FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
      unsigned, unsigned shared_bytes, void* stream, void** parameters, void**) {
   if (!state().recording) return 0;

@@ -67,8 +67,16 @@ TEST(CostModel, NamesTheGpuThatWasMeasured) {
   for (const char* gpu : {"NVIDIA H200", "NVIDIA H100 80GB HBM3"}) {
     const CostModel model = *CostModel::find("sm_90a", {gpu, 132, 50 << 20});
     EXPECT_EQ(model.gpu.name, gpu);
-    EXPECT_EQ(model.measured_on, "NVIDIA H100 80GB HBM3");
+    EXPECT_EQ(model.measured_on, gpu);
   }
+  // One that is alike has its own memory alone.
+  const CostModel alike = *CostModel::find("sm_90a", {"a GPU", 132, 50 << 20}, R"([{
+      "gpu": "a GPU", "target": "sm_90a", "bytes_per_us": 1000,
+      "measured": {"gpu": "NVIDIA H100 80GB HBM3"}}])");
+  const CostModel h100 = *CostModel::find("sm_90a", {"NVIDIA H100 80GB HBM3", 132, 50 << 20});
+  EXPECT_EQ(alike.measured_on, "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(alike.costs.bytes_per_us, 1000);
+  EXPECT_EQ(alike.families.at("64").launch_us, h100.families.at("64").launch_us);
 }
 
 TEST(CostModel, CountsWaves) {
