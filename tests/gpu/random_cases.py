@@ -178,7 +178,7 @@ def main() -> int:
     print(
         f"{len(accepted)} kernels of {len(expressions)} different mask, score and sink expressions"
     )
-    passed, late = 0, collections.Counter[str]()
+    passed, late, wrong = 0, collections.Counter[str](), list[str]()
     for index in indices:
         number = index % options.kernels
         if number in refused:
@@ -206,9 +206,12 @@ def main() -> int:
             late[problem] += 1  # nothing ran: neither passed nor failed
         else:
             failed += 1
-            print(f"FAIL {again}: {problem}\n     {case}\n     {config}")
+            wrong.append(f"FAIL {again}: {problem}")
+            print(f"{wrong[-1]}\n     {case}\n     {config}")
     for problem, count in late.most_common():
         print(f"{count} {problem}")
+    # Once more: specs and schedules fill screens.
+    print(*wrong, sep="\n", end="\n" if wrong else "")
     print(f"{passed} passed, {failed} failed, {len(refused)} schedules refused")
     return 1 if failed else 0
 
