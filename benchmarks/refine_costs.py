@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from schedule_choice import named
 
 SHIPPED = Path(__file__).parents[1] / "templates/choice/cost_coefficients.json"
 NEAR = 1.006  # of two predictions no further apart, either schedule may be chosen
@@ -76,20 +77,20 @@ class Problems:
             for name, pairs in measured.items()
         }
         self.choices: dict[str, Choice] = {}
-        self._split = self._split_choice(costs["decoding"], rows)
+        self._split, self._best_call = self._split_choice(costs["decoding"], rows)
 
-    def _split_choice(self, decoding: dict[str, Any], rows: list[dict[str, Any]]) -> Choice:
-        """What choice_of gives, of kernels with split keys; sets `best_call`, the time of the
-        fastest contender for the call."""
-        from schedule_choice import named
-
+    def _split_choice(
+        self, decoding: dict[str, Any], rows: list[dict[str, Any]]
+    ) -> tuple[Choice, np.ndarray]:
+        """What choice_of gives, of kernels with split keys, and for every problem the time of the
+        fastest kernel, with whole keys or split."""
         from flashcore import AttentionSpec, _core
         from flashcore.tuning.decode_costs import blocks_for
 
         least, taken = np.full(len(rows), np.inf), np.zeros(len(rows))
-        self.best_call = self.best.copy()
+        best_call = self.best.copy()
         for at, row in enumerate(rows):
-            # Of a contest of its own, in which the best of those with whole keys took part again.
+            # Times of another contest, in which the best schedule with whole keys took part again.
             timed = row.get("split", {})
             whole = min(row["whole"].keys() & timed.keys(), key=timed.get, default=None)
             if whole is None:
@@ -103,10 +104,10 @@ class Problems:
                 probe.add(row["spec"], blocks, tuple(row["problem"]), None)
                 costs = json.dumps(decoding[_core.decode_family(blocks)])
                 (us,) = probe.times(costs, self._gpu["bytes_per_us"])
-                self.best_call[at] = min(self.best_call[at], scale * timed[name])
+                best_call[at] = min(best_call[at], scale * timed[name])
                 if us < least[at]:
                     least[at], taken[at] = us, scale * timed[name]
-        return least, taken
+        return (least, taken), best_call
 
     @property
     def families(self) -> Iterable[str]:
@@ -131,7 +132,7 @@ class Problems:
         best of all."""
         choices = list((self.choices | (changed or {})).values())
         least, taken = self._split
-        call = slowest_near_best([*choices, (least * self._split_factor, taken)]) / self.best_call
+        call = slowest_near_best([*choices, (least * self._split_factor, taken)]) / self._best_call
         return np.concatenate([slowest_near_best(choices) / self.best, call[np.isfinite(least)]])
 
 
@@ -224,8 +225,9 @@ def read_problems(
                 for name in rows}  # fmt: skip
     if len(set(measured.values())) != 1:
         raise SystemExit(
-            f"{' and '.join(measured)} have coefficients of their own each in the table: name files"
-            " of one of them at a time"
+            f"the problems of {' and '.join(measured)} cannot be refined together: in the table of"
+            f" coefficients, those of {' and '.join(sorted(set(measured.values())))} differ;"
+            " name files of GPUs that have the same"
         )
     costs = gpus[next(iter(measured.values()))]
     split_gain = next(e["properties"]["split_gain"] for e in table if "properties" in e)

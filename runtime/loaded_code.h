@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/block_spread.h"
 #include "runtime/cuda/driver.h"
-#include "runtime/early_launch.h"
 #include "runtime/tile_counters.h"
 
 namespace flashcore {

@@ -85,7 +85,7 @@ class SplitProbe {
  public:
   explicit SplitProbe(int multiprocessors) : multiprocessors_(multiprocessors) {}
 
-  /// None: into as many splits as are the fastest.
+  /// Without a number of splits, what the number takes that is predicted to be the fastest.
   void add(const std::string& spec, const NamedBlocks& blocks, const Numbers& problem,
            std::optional<std::int64_t> splits) {
     const auto [batch, heads, q_len, kv_len] = problem;

@@ -88,9 +88,8 @@ def test_what_a_call_with_split_keys_gets_counts_beside_its_schedule_of_whole_ke
 
 def test_problems_of_several_gpus_count_with_the_memory_of_each(tmp_path: Path) -> None:
     rows = made_up(GPU["families"])
-    names = "NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H200"
     files = []
-    for name in names:
+    for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H200"):
         files.append(tmp_path / f"{len(files)}.json")
         machine = f"{name}, 132 multiprocessors, torch"
         files[-1].write_text(json.dumps({"machine": machine, "rows": rows}))
@@ -99,7 +98,9 @@ def test_problems_of_several_gpus_count_with_the_memory_of_each(tmp_path: Path) 
     sets, costs = refine_costs.read_problems(files, alike)
     assert [len(problems.best) for problems in sets] == [2 * len(rows), len(rows)]
     assert costs is GPU
-    with pytest.raises(SystemExit, match="NVIDIA H200 and NVIDIA H100 80GB HBM3 have coefficients"):
+    with pytest.raises(
+        SystemExit, match="H200 and NVIDIA H100 80GB HBM3 cannot be refined together"
+    ):
         refine_costs.read_problems(files, TABLE)
 
 

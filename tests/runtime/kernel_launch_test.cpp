@@ -240,7 +240,7 @@ TEST_F(EarlyLaunchTest, SmallerBlocksAskForTheLeastOfWhichOneFits) {
   EXPECT_EQ(launch_of(113 * 1024 + 512, 1).shared_bytes, 113U * 1024 + 512);
 }
 
-// Clusters of four reach 100 of the 108 multiprocessors here, as 25 of them run at once with a block on each.
+// 25 clusters of four blocks run at once with one block on a multiprocessor, so they reach 100 of the 108 multiprocessors.
 TEST_F(EarlyLaunchTest, ClustersAreSpreadOverTheMultiprocessorsThatTheyReach) {
   fake_cuda().clusters_at_once = 25;
   const test::FakeLaunch one_on_each = launch_of(50000, 4, 25);
@@ -252,6 +252,12 @@ TEST_F(EarlyLaunchTest, ClustersAreSpreadOverTheMultiprocessorsThatTheyReach) {
   EXPECT_TRUE(two_on_each.early);
   EXPECT_EQ(two_on_each.shared_bytes, 76U * 1024);
   EXPECT_EQ(launch_of(120000, 4, 26).shared_bytes, 120000U);
+}
+
+TEST_F(EarlyLaunchTest, FailsWhereTheDriverDoesNotCountClusters) {
+  fake_cuda().failures["cuOccupancyMaxActiveClusters"] = 912;
+  EXPECT_THAT(message_of<DeviceError>([&] { launch_of(50000, 4); }),
+              HasSubstr("scale cannot be loaded on"));
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ struct FakeCuda {
   std::map<std::string, int> failures;  ///< function to result
   std::map<std::string, int> calls;     ///< function to number of calls
   std::map<int, int> function_attributes;
-  int clusters_at_once = 54;              ///< of any function
-  unsigned shared_bytes_of_clusters = 0;  ///< of a block of those that were last asked for
+  int clusters_at_once = 54;  ///< what cuOccupancyMaxActiveClusters says of any function
+  unsigned shared_bytes_of_clusters = 0;  ///< of a block, as its last call said
   std::set<void*> modules;                ///< that are loaded
   std::vector<FakeLaunch> launches;
   struct UserObject {

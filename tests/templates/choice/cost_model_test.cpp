@@ -69,7 +69,7 @@ TEST(CostModel, NamesTheGpuThatWasMeasured) {
     EXPECT_EQ(model.gpu.name, gpu);
     EXPECT_EQ(model.measured_on, gpu);
   }
-  // One that is alike has its own memory alone.
+  // A GPU whose entry names another GPU has the coefficients of that GPU, and a bandwidth of its own.
   const CostModel alike = *CostModel::find("sm_90a", {"a GPU", 132, 50 << 20}, R"([{
       "gpu": "a GPU", "target": "sm_90a", "bytes_per_us": 1000,
       "measured": {"gpu": "NVIDIA H100 80GB HBM3"}}])");

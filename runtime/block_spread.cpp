@@ -1,4 +1,4 @@
-#include "runtime/early_launch.h"
+#include "runtime/block_spread.h"
 
 #include <algorithm>
 
