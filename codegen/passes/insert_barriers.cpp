@@ -18,6 +18,8 @@
 //   The engine or products read what threads wrote       the threads have met: those of a warpgroup,
 //                                                        whose rows its own thread hands on, or all
 //                                                        of the role, where the tile is for all
+//   Threads release what they have read themselves,      fence_async in front, in each of them: a read may
+//   for the engine to fill                               be under way when what comes behind it is done
 //   Threads write, or release, what the engine has read  the thread that handed it on has waited
 //                                                        (drain_stores), and has met the others; a
 //                                                        tile with several slots may be handed on
@@ -174,13 +176,14 @@ class BarrierPlacer {
     for (const BufferId buffer : use.reads) state[buffer].read = true;
     for (const BufferId buffer : use.writes) state[buffer].by_all = true;
     for (const BufferId buffer : use.async_writes) state[buffer].loading = true;
-    if (op.code == OpCode::convert && asynchronous_.count(op.buffer)) fence_behind(b, id);
+    if (op.code == OpCode::convert && asynchronous_.count(op.buffer)) fence_behind(b, id, state);
   }
 
   void order_in_role(Builder& b, OpId id, const Op& op, SharedHazards& state) {
     if (reads_given(op, state)) meet(b, OpCode::cluster_sync, state);
     switch (op.code) {
       case OpCode::convert:
+        for (const BufferId buffer : shared_use(f_, op).reads) state[buffer].unfenced = true;
         if (op.blocks > 1) {
           wait_for_cluster(b, state);
           state[op.buffer].given = true;
@@ -191,7 +194,7 @@ class BarrierPlacer {
           state[op.buffer].by_all = true;
           break;
         }
-        fence_behind(b, id);
+        fence_behind(b, id, state);
         (operands_.count(op.buffer) ? state[op.buffer].by_all : state[op.buffer].by_warpgroup) =
             true;
         break;
@@ -201,7 +204,7 @@ class BarrierPlacer {
         state[buffer_of(f_, op.operands[0])].read = true;
         break;
       case OpCode::clear_rows:
-        fence_behind(b, id);
+        fence_behind(b, id, state);
         state[buffer_of(f_, op.operands[0])].by_all = true;
         break;
       case OpCode::store:
@@ -224,11 +227,12 @@ class BarrierPlacer {
         break;
       case OpCode::issue:
         if (f_[op.buffer].transport == Transport::tma) check_products(op, "fills", state);
-        if (f_[op.buffer].transport == Transport::warps) fence_behind(b, id);
+        if (f_[op.buffer].transport == Transport::warps) fence_behind(b, id, state);
         break;
       case OpCode::release:
         check_products(op, "releases", state);
         before_change(b, op, op.buffer, state);
+        fence_reads(b, op.buffer, state);
         if (state[op.buffer].awaited && releases_for_warpgroup(op.buffer))
           meet(b, OpCode::meet_warpgroup, state);
         state.release(op.buffer);
@@ -348,6 +352,31 @@ class BarrierPlacer {
       meet(b, OpCode::meet_warpgroup, state);
   }
 
+  /// In front of the release of a ring: the copy engine orders its next tile behind no read but fenced ones.
+  void fence_reads(Builder& b, BufferId ring, SharedHazards& state) {
+    if (f_[ring].transport != Transport::tma) return;
+    for (std::size_t i = 0; i < f_.buffers.size(); ++i) {
+      const bool is_filled = BufferId(i) == ring || f_.buffers[i].beside == ring;
+      if (!is_filled || !state[BufferId(i)].unfenced) continue;
+      state.fence();
+      fence_during_products(b);
+    }
+  }
+
+  /// Fences in front of what the builder puts, and of a wait for products just before that: a thread that
+  /// would wait anyway fences while they run.
+  void fence_during_products(Builder& b) {
+    const std::vector<OpId>& ops = f_[b.block()].ops;
+    const auto is = [&](std::size_t at, OpCode code) { return f_[ops[at - 1]].code == code; };
+    std::size_t first = b.position();
+    while (first > 0 && (is(first, OpCode::release) || is(first, OpCode::wait_products))) --first;
+    if (first == b.position()) return place(b, OpCode::fence_async);
+    const OpId last = ops[b.position() - 1];
+    Builder early(f_, b.block(), first);
+    place(early, OpCode::fence_async);
+    b.go_behind(last);
+  }
+
   void meet_writers(Builder& b, BufferId buffer, SharedHazards& state) {
     if (state.any(buffer, [](const auto& at) { return at.by_all; }))
       meet(b, OpCode::meet_role, state);
@@ -360,8 +389,9 @@ class BarrierPlacer {
     place(b, meeting);
   }
 
-  void fence_behind(Builder& b, OpId id) {
+  void fence_behind(Builder& b, OpId id, SharedHazards& state) {
     b.go_behind(id);
+    state.fence();
     place(b, OpCode::fence_async);
   }
 

@@ -16,6 +16,7 @@ void BufferHazards::join(const BufferHazards& other) {
   drained = drained || other.drained;
   multiplied = multiplied || other.multiplied;
   read = read || other.read;
+  unfenced = unfenced || other.unfenced;
   given = given || other.given;
   awaited = awaited || other.awaited;
   held = std::max(held, other.held);
@@ -33,6 +34,10 @@ void SharedHazards::meet(OpCode meeting) {
     buffer.by_all = buffer.read = false;
     buffer.multiplied = buffer.multiplied && is_multiplied(BufferId(i));
   }
+}
+
+void SharedHazards::fence() {
+  for (BufferHazards& buffer : buffers_) buffer.unfenced = false;
 }
 
 void SharedHazards::wait_for_copies(int pending) {

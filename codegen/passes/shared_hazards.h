@@ -20,6 +20,7 @@ struct BufferHazards {
   bool drained = false;
   bool multiplied = false;  ///< products have read it, and the warps have not met since
   bool read = false;        ///< threads have read it, and have not met since
+  bool unfenced = false;    ///< threads have read it, and have not fenced that since
   bool given = false;    ///< other blocks of the cluster write it, and have not met this one since
   bool awaited = false;  ///< each thread has waited for a slot of it, and has met no other since
   int held = 0;          ///< of a ring: slots that were waited for and have not been released
@@ -46,6 +47,9 @@ class SharedHazards {
 
   /// That threads have met: `barrier`, `meet_role`, `meet_warpgroup` or `cluster_sync`.
   void meet(ir::OpCode meeting);
+
+  /// That threads have fenced what they did, for the copy engine and products.
+  void fence();
 
   /// That copies of threads have been waited for, but for so many groups of them.
   void wait_for_copies(int pending);

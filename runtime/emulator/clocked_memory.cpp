@@ -58,24 +58,25 @@ SharedMemory::Access SharedMemory::clocked_stamp(const Accessor& by, bool whole_
           static_cast<std::uint16_t>(by.line)};
 }
 
-bool SharedMemory::ordered(const Access& access, const Clock& view) const {
-  const auto time = static_cast<std::int32_t>(access.epoch);
-  if ((access.thread & (several | everyone)) == 0) return view[access.thread] >= time;
+template <class Test>
+bool SharedMemory::holds_for_all(const Access& access, Test test) const {
+  if ((access.thread & (several | everyone)) == 0) return test(access.who());
   const bool all = (access.thread & everyone) != 0;
   const int first = all ? 0 : access.who() / lanes * lanes,
             end = all ? clocks_.threads() : first + lanes;
   for (int thread = first; thread < end; ++thread)
-    if (view[thread] < time) return false;
+    if (!test(thread)) return false;
   return true;
+}
+
+bool SharedMemory::ordered(const Access& access, const Clock& view) const {
+  const auto time = static_cast<std::int32_t>(access.epoch);
+  return holds_for_all(access, [&](int agent) { return view[agent] >= time; });
 }
 
 bool SharedMemory::fenced(const Access& access, const Clock& view) const {
   const auto time = static_cast<std::int32_t>(access.epoch);
-  if ((access.thread & several) == 0) return clocks_.fenced(access.who(), time, view);
-  const int first = access.who() / lanes * lanes;
-  for (int thread = first; thread < first + lanes; ++thread)
-    if (!clocks_.fenced(thread, time, view)) return false;
-  return true;
+  return holds_for_all(access, [&](int thread) { return clocks_.fenced(thread, time, view); });
 }
 
 void SharedMemory::check_clocked_read(const Word& word, std::uint32_t address, const Clock& view,
@@ -129,17 +130,27 @@ void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address,
   for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next) check(readers_[at].access);
 }
 
-void SharedMemory::check_fence(const Word& word, std::uint32_t address, const Clock& view,
-                               const Accessor& by, const char* deed) const {
-  const Access& write = word.write;
-  if (write.epoch == unwritten || !clocks_.is_thread(write.who()) || fenced(write, view)) return;
+void SharedMemory::check_fence(const Access& before, Deed done, std::uint32_t address,
+                               const Clock& view, const Accessor& by, Deed deed) const {
+  if (before.epoch == unwritten || !clocks_.is_thread(before.who()) || fenced(before, view)) return;
+  const bool wrote = done == Deed::write;
   fail(FaultKind::unfenced, by,
-       fmt::format(
-           "byte {} of shared memory, which this {} asynchronously, was written by {} at line "
-           "{}, and that thread has not called fence_async() between its write and the barrier "
-           "behind it",
-           address - base, deed, describe(write), write.line),
-       "fence_async() in every thread that writes, before the barrier");
+       fmt::format("byte {} of shared memory, which this {} asynchronously, was {} by {} at line "
+                   "{}, and that thread has not called fence_async() between its {} and the "
+                   "barrier behind it",
+                   address - base, deed == Deed::write ? "overwrites" : "reads",
+                   wrote ? "written" : "read", describe(before), before.line,
+                   wrote ? "write" : "read"),
+       fmt::format("fence_async() in every thread that {}, before the barrier",
+                   wrote ? "writes" : "reads"));
+}
+
+void SharedMemory::check_fences(std::size_t index, std::uint32_t address, const Clock& view,
+                                const Accessor& by) const {
+  check_fence(words_[index].write, Deed::write, address, view, by, Deed::write);
+  check_fence(words_[index].read, Deed::read, address, view, by, Deed::write);
+  for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next)
+    check_fence(readers_[at].access, Deed::read, address, view, by, Deed::write);
 }
 
 // Keeps the last reader at hand, and beside it those whose reads came at the same time.
@@ -208,7 +219,7 @@ void SharedMemory::begin_box(std::uint32_t address, Accessor by) {
   for (int i = 0; i < row_bytes / word_bytes; ++i) {
     const std::size_t word = index + static_cast<std::size_t>(i);
     check_clocked_write(word, word_address(address, i), view, by);
-    check_fence(words_[word], word_address(address, i), view, by, "overwrites");
+    check_fences(word, word_address(address, i), view, by);
     note_clocked_write(word, {flying, static_cast<std::uint16_t>(by.thread | several),
                               static_cast<std::uint16_t>(by.line)});
   }
@@ -233,7 +244,7 @@ void SharedMemory::begin_agent_read(std::uint32_t address, const Clock& view, in
   for (int i = 0; i < row_bytes / word_bytes; ++i) {
     const std::size_t word = index + static_cast<std::size_t>(i);
     check_clocked_read(words_[word], word_address(address, i), view, by);
-    check_fence(words_[word], word_address(address, i), view, by, "reads");
+    check_fence(words_[word].write, Deed::write, word_address(address, i), view, by, Deed::read);
     note_clocked_read(word, now, view);
   }
 }

@@ -116,14 +116,22 @@ class SharedMemory {
 
   // By the clocks, in clocked_memory.cpp.
   [[nodiscard]] Access clocked_stamp(const Accessor& by, bool whole_warp);
+  /// Whether it holds for each agent whose access this was.
+  template <class Test>
+  [[nodiscard]] bool holds_for_all(const Access& access, Test test) const;
   [[nodiscard]] bool ordered(const Access& access, const Clock& view) const;
   [[nodiscard]] bool fenced(const Access& access, const Clock& view) const;
   void check_clocked_read(const Word& word, std::uint32_t address, const Clock& view,
                           const Accessor& by) const;
   void check_clocked_write(std::size_t index, std::uint32_t address, const Clock& view,
                            const Accessor& by) const;
-  void check_fence(const Word& word, std::uint32_t address, const Clock& view, const Accessor& by,
-                   const char* deed) const;
+  enum class Deed : std::uint8_t { read, write };
+  /// What a thread has done is fenced before something asynchronous does its deed.
+  void check_fence(const Access& before, Deed done, std::uint32_t address, const Clock& view,
+                   const Accessor& by, Deed deed) const;
+  /// All that threads have done to a word, before something asynchronous overwrites it.
+  void check_fences(std::size_t index, std::uint32_t address, const Clock& view,
+                    const Accessor& by) const;
   void note_clocked_read(std::size_t index, const Access& now, const Clock& view);
   void note_clocked_write(std::size_t index, const Access& now);
   void clocked_read(std::uint32_t address, int bytes, const Accessor& by, bool whole_warp);

@@ -341,6 +341,19 @@ TEST_F(PlantedInLoadedBias, EveryLaneHasReadBeforeItsWarpReleases) {
             1);
 }
 
+/// The copy engine writes the next tile without asking whether a read is still under way: each thread fences
+/// its reads, and does so before it says that it has read.
+TEST_F(PlantedInLoadedBias, EveryReadIsFencedBeforeTheRelease) {
+  const std::vector<FaultKind> kinds = {FaultKind::unfenced};
+  const std::string release = R"(\s*(fc::arrive_as_warp\([^;]*;))";
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::fence_async\(\);(?=)" + release + ")", "", kinds,
+                          launches_),
+            1);
+  EXPECT_GE(expect_missed(spec_, source_, R"(fc::fence_async\(\);)" + release,
+                          "$1 fc::fence_async();", kinds, launches_),
+            1);
+}
+
 /// One thread releases the query for its warpgroup. In tiles without keys no product has brought the warps
 /// of the warpgroup together before that.
 TEST(PlantedInTilesWithoutKeys, WhoReleasesForItsWarpgroupHasMetIt) {

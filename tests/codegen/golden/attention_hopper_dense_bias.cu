@@ -147,6 +147,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::load_shared_halves<fc::bf16, 2>(&bias[i][j][2 * r], bias_tile + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4);
+      fc::fence_async();
       fc::arrive_as_warp(bias_tile_empty + bias_tile_slot_2 * 8, lane);
       if (++bias_tile_slot_2 == 2) {
         bias_tile_slot_2 = 0;
@@ -291,6 +292,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int r = 0; r < 2; ++r)
               fc::load_shared_halves<fc::bf16, 2>(&bias_2[i][j][2 * r], bias_tile_2 + fc::chunk_offset<128, 64>(rows_lane + i * 16 + r * 8, j * 8) + lane % 4 * 4);
+        fc::fence_async();
         fc::arrive_as_warp(bias_tile_empty + bias_tile_slot_2 * 8, lane);
         if (++bias_tile_slot_2 == 2) {
           bias_tile_slot_2 = 0;

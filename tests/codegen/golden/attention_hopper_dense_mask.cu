@@ -148,6 +148,7 @@ attention_forward(const __grid_constant__ Parameters p) {
           #pragma unroll
           for (int r = 0; r < 2; ++r)
             fc::load_conditions(t5, i, j, 2 * r, visible_tile + fc::chunk_offset<128, 48>(rows_lane + i * 16 + r * 8, j / 2 * 8) + j % 2 * 8 + lane % 4 * 2);
+      fc::fence_async();
       fc::arrive_as_warp(visible_tile_empty + visible_tile_slot_2 * 8, lane);
       if (++visible_tile_slot_2 == 2) {
         visible_tile_slot_2 = 0;
@@ -289,6 +290,7 @@ attention_forward(const __grid_constant__ Parameters p) {
             #pragma unroll
             for (int r = 0; r < 2; ++r)
               fc::load_conditions(t13, i, j, 2 * r, visible_tile_2 + fc::chunk_offset<128, 48>(rows_lane + i * 16 + r * 8, j / 2 * 8) + j % 2 * 8 + lane % 4 * 2);
+        fc::fence_async();
         fc::arrive_as_warp(visible_tile_empty + visible_tile_slot_2 * 8, lane);
         if (++visible_tile_slot_2 == 2) {
           visible_tile_slot_2 = 0;

@@ -86,13 +86,20 @@ TEST(BoxLoads, MayNotOvertakeReaders) {
   constexpr std::string_view again =
       "if (thread == 0) {\n  fc::arrive_expect_tx(full, 8192);\n"
       "  fc::load_box(tile, p.in, full, 0, 0, 0);  // again\n}\nfc::wait_phase(full, 1);\n";
-  EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, show, "fc::barrier();\n", again})));
-  expect_failure(kernel_of({begin, load, wait, show, "if (warp < 2) fc::meet(1, 64);\n", again}),
-                 FaultKind::race, "// again", "was read by thread");
-  expect_failure(kernel_of({begin, fill, "fc::barrier();\n", load, wait}), FaultKind::unfenced,
-                 "// load", "which this overwrites asynchronously");
-  EXPECT_NO_THROW(
-      BoxRun()(kernel_of({begin, fill, "fc::fence_async();\nfc::barrier();\n", load, wait})));
+  constexpr std::string_view fence = "fc::fence_async();\n", meet = "fc::barrier();\n";
+  EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, show, fence, meet, again})));
+  expect_failure(kernel_of({begin, load, wait, show, meet, again}), FaultKind::unfenced, "// again",
+                 "fence_async() in every thread that reads, before the barrier");
+  expect_failure(kernel_of({begin, load, wait, show, meet, fence, again}), FaultKind::unfenced,
+                 "// again", "was read by thread");
+  expect_failure(kernel_of({begin, load, wait, show, "if (thread != 7) ", fence, meet, again}),
+                 FaultKind::unfenced, "// again", "was read by thread 7 at line");
+  expect_failure(
+      kernel_of({begin, load, wait, show, fence, "if (warp < 2) fc::meet(1, 64);\n", again}),
+      FaultKind::race, "// again", "was read by thread");
+  expect_failure(kernel_of({begin, fill, meet, load, wait}), FaultKind::unfenced, "// load",
+                 "which this overwrites asynchronously");
+  EXPECT_NO_THROW(BoxRun()(kernel_of({begin, fill, fence, meet, load, wait})));
 }
 
 TEST(BoxLoads, NameWhatTheCopyEngineTakes) {
