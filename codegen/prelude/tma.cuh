@@ -62,7 +62,7 @@ FC_DEVICE void wait_stores_read() {
 }
 
 // Makes this thread's writes to shared memory visible to the copy engine and to warpgroup products,
-// once a barrier has ordered them.
+// and lets its reads and writes come before what the engine writes, once a barrier has ordered them.
 FC_DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Brings a map into its cache before the first use.

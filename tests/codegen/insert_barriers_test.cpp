@@ -7,7 +7,6 @@
 #include "codegen/passes/passes.h"
 #include "dsl/error.h"
 #include "dsl/ir/parse.h"
-#include "dsl/ir/print.h"
 #include "dsl/ir/verify.h"
 #include "dsl/schedule.h"
 #include "dsl/target.h"
@@ -65,31 +64,6 @@ TEST(BarriersOfRoles, ASlotIsReleasedBehindTheProductsThatReadIt) {
             "release releases a slot of b, which a product in flight reads");
   EXPECT_EQ(complaint(loop("      issue b[n, d] in b\n" + landing + release)),
             "issue fills a slot of b, which a product in flight reads");
-}
-
-/// What the pass makes of a role with such a loop, from the wait for `b` on.
-std::string with_barriers(const std::string& ops) {
-  ir::Function f = ir::parse(head + loop(ops) + tail, "t");
-  ir::verify(f);
-  insert_barriers(f, {{}, find_target("sm_90a")});
-  const std::string text = ir::print(f);
-  return text.substr(text.find("wait in b"));
-}
-
-TEST(BarriersOfRoles, ThreadsFenceTheirReadsOfASlotThatTheEngineFills) {
-  const std::string read = "      %r = convert %b : bf16[n, d]\n";
-  // Products of a warpgroup read a slot as the engine writes it: asynchronously, without a fence.
-  EXPECT_EQ(with_barriers(landing + release).find("fence_async"), std::string::npos);
-  const std::string read_last = with_barriers(landing + read + release);
-  const std::size_t fence = read_last.find("fence_async");
-  ASSERT_NE(fence, std::string::npos) << read_last;
-  EXPECT_LT(read_last.find("convert"), fence);
-  EXPECT_LT(fence, read_last.find("release in b"));
-  // Who has to wait for products anyway fences while they run.
-  const std::string read_first = with_barriers(read + landing + release);
-  EXPECT_LT(read_first.find("convert"), read_first.find("fence_async"));
-  EXPECT_LT(read_first.find("fence_async"), read_first.find("wait_products"));
-  EXPECT_EQ(read_first.find("fence_async"), read_first.rfind("fence_async"));
 }
 
 TEST(BarriersOfRoles, StoresHaveReadWhatIsWrittenNext) {
