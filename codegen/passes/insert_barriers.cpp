@@ -18,8 +18,8 @@
 //   The engine or products read what threads wrote       the threads have met: those of a warpgroup,
 //                                                        whose rows its own thread hands on, or all
 //                                                        of the role, where the tile is for all
-//   Threads release what they have read themselves,      fence_async in front, in each of them: a read may
-//   for the engine to fill                               be under way when what comes behind it is done
+//   Threads release what they have read themselves,      fence_async in front, in each of them: nothing else
+//   for the engine to fill                               keeps the engine behind reads that are under way
 //   Threads write, or release, what the engine has read  the thread that handed it on has waited
 //                                                        (drain_stores), and has met the others; a
 //                                                        tile with several slots may be handed on
@@ -352,7 +352,8 @@ class BarrierPlacer {
       meet(b, OpCode::meet_warpgroup, state);
   }
 
-  /// In front of the release of a ring: the copy engine orders its next tile behind no read but fenced ones.
+  /// In front of the release of a ring: the copy engine brings the next tile behind reads that were fenced, and
+  /// beside others.
   void fence_reads(Builder& b, BufferId ring, SharedHazards& state) {
     if (f_[ring].transport != Transport::tma) return;
     for (std::size_t i = 0; i < f_.buffers.size(); ++i) {

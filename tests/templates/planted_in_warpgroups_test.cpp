@@ -341,8 +341,8 @@ TEST_F(PlantedInLoadedBias, EveryLaneHasReadBeforeItsWarpReleases) {
             1);
 }
 
-/// The copy engine writes the next tile without asking whether a read is still under way: each thread fences
-/// its reads, and does so before it says that it has read.
+/// The copy engine may write the next tile over one whose reads are under way: each thread fences its reads, and
+/// does so before its warp releases the tile.
 TEST_F(PlantedInLoadedBias, EveryReadIsFencedBeforeTheRelease) {
   const std::vector<FaultKind> kinds = {FaultKind::unfenced};
   const std::string release = R"(\s*(fc::arrive_as_warp\([^;]*;))";
