@@ -1,6 +1,7 @@
 #include "codegen/analysis/shared_use.h"
 
 #include "codegen/analysis/visit.h"
+#include "codegen/passes/rewrite.h"
 
 namespace flashcore {
 
@@ -74,6 +75,20 @@ SharedUse shared_use(const Function& f, const Op& op) {
       break;
   }
   return use;
+}
+
+std::set<BufferId> read_asynchronously(const Function& f) {
+  std::set<BufferId> buffers;
+  for (OpId role : roles_of(f))
+    for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
+      const std::size_t operands = op.code == OpCode::store              ? 1
+                                   : op.code == OpCode::dot && op.issued ? 2
+                                                                         : 0;
+      for (std::size_t i = 0; i < operands; ++i)
+        if (f[op.operands[i]].layout.space == Space::shared)
+          buffers.insert(buffer_of(f, op.operands[i]));
+    });
+  return buffers;
 }
 
 }  // namespace flashcore

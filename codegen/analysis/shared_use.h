@@ -1,6 +1,7 @@
 // Which shared buffers an op reads and writes.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "dsl/ir/function.h"
@@ -22,6 +23,9 @@ struct SharedUse {
 
 /// What the op itself touches; a loop's region is not looked into.
 SharedUse shared_use(const ir::Function& f, const ir::Op& op);
+
+/// Buffers that the copy engine or products in flight read: what threads write there they fence.
+std::set<ir::BufferId> read_asynchronously(const ir::Function& f);
 
 /// Whether two buffers, which have addresses, have some byte in common.
 bool overlap(const ir::Buffer& a, const ir::Buffer& b);

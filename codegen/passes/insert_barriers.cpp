@@ -66,21 +66,6 @@ namespace {
 
 using namespace ir;
 
-/// Buffers that the copy engine or products in flight read: what threads write there they fence.
-std::set<BufferId> read_asynchronously(const Function& f) {
-  std::set<BufferId> buffers;
-  for (OpId role : roles_of(f))
-    for_each_op(f, f[role].body, [&](const Op& op, BlockId) {
-      const std::size_t operands = op.code == OpCode::store              ? 1
-                                   : op.code == OpCode::dot && op.issued ? 2
-                                                                         : 0;
-      for (std::size_t i = 0; i < operands; ++i)
-        if (f[op.operands[i]].layout.space == Space::shared)
-          buffers.insert(buffer_of(f, op.operands[i]));
-    });
-  return buffers;
-}
-
 /// Places barriers for the threads of a block outside of roles, or for those of one role.
 class BarrierPlacer {
  public:
@@ -210,14 +195,14 @@ class BarrierPlacer {
       case OpCode::store:
         if (!stores_tile(op)) break;
         meet_writers(b, buffer_of(f_, op.operands[0]), state);
-        hand_on(op, state);
+        state.hand_on(op);
         break;
       case OpCode::dot:
         multiply(b, op, state);
         break;
       case OpCode::drain_stores:
       case OpCode::complete_stores:
-        drain(op, state);
+        state.drain(stored_, op);
         break;
       case OpCode::release_turn:
         for (const BufferId buffer : stored_)
@@ -239,22 +224,6 @@ class BarrierPlacer {
         break;
       default:
         break;
-    }
-  }
-
-  void hand_on(const Op& store, SharedHazards& state) const {
-    const BufferId buffer = buffer_of(f_, store.operands[0]);
-    BufferHazards& at = state[buffer];
-    at.handed_on = std::min(at.handed_on + 1, f_[buffer].stages);
-    at.adding = at.adding || store.accumulation == Accumulation::in_order;
-  }
-
-  void drain(const Op& op, SharedHazards& state) const {
-    for (const BufferId buffer : stored_) {
-      BufferHazards& at = state[buffer];
-      at.handed_on = std::min(at.handed_on, op.pending);
-      at.drained = true;
-      if (op.code == OpCode::complete_stores) at.adding = false;
     }
   }
 
@@ -355,13 +324,9 @@ class BarrierPlacer {
   /// In front of the release of a ring: the copy engine brings the next tile behind reads that were fenced, and
   /// beside others.
   void fence_reads(Builder& b, BufferId ring, SharedHazards& state) {
-    if (f_[ring].transport != Transport::tma) return;
-    for (std::size_t i = 0; i < f_.buffers.size(); ++i) {
-      const bool is_filled = BufferId(i) == ring || f_.buffers[i].beside == ring;
-      if (!is_filled || !state[BufferId(i)].unfenced) continue;
-      state.fence();
-      fence_during_products(b);
-    }
+    if (f_[ring].transport != Transport::tma || !state.is_unfenced(ring)) return;
+    state.fence();
+    fence_during_products(b);
   }
 
   /// Fences in front of what the builder puts, and of a wait for products just before that: a thread that

@@ -40,6 +40,28 @@ void SharedHazards::fence() {
   for (BufferHazards& buffer : buffers_) buffer.unfenced = false;
 }
 
+bool SharedHazards::is_unfenced(BufferId ring) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    if (buffers_[i].unfenced && (BufferId(i) == ring || f_->buffers[i].beside == ring)) return true;
+  return false;
+}
+
+void SharedHazards::hand_on(const Op& store) {
+  const BufferId buffer = buffer_of(*f_, store.operands[0]);
+  BufferHazards& at = (*this)[buffer];
+  at.handed_on = std::min(at.handed_on + 1, (*f_)[buffer].stages);
+  at.adding = at.adding || store.accumulation == Accumulation::in_order;
+}
+
+void SharedHazards::drain(const std::set<BufferId>& stored, const Op& wait) {
+  for (const BufferId buffer : stored) {
+    BufferHazards& at = (*this)[buffer];
+    at.handed_on = std::min(at.handed_on, wait.pending);
+    at.drained = true;
+    if (wait.code == OpCode::complete_stores) at.adding = false;
+  }
+}
+
 void SharedHazards::wait_for_copies(int pending) {
   for (BufferHazards& buffer : buffers_) {
     buffer.by_all = buffer.by_all || buffer.loading;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "codegen/analysis/shared_use.h"
@@ -50,6 +51,13 @@ class SharedHazards {
 
   /// That threads have fenced what they did, for the copy engine and products.
   void fence();
+  /// Whether threads have read a slot of a ring, or of what comes in its slots, behind their last fence.
+  [[nodiscard]] bool is_unfenced(ir::BufferId ring) const;
+
+  /// A tile in shared memory is handed to the copy engine.
+  void hand_on(const ir::Op& store);
+  /// The threads that have handed these on wait for the engine: `drain_stores` or `complete_stores`.
+  void drain(const std::set<ir::BufferId>& stored, const ir::Op& wait);
 
   /// That copies of threads have been waited for, but for so many groups of them.
   void wait_for_copies(int pending);

@@ -130,16 +130,18 @@ void SharedMemory::check_clocked_write(std::size_t index, std::uint32_t address,
   for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next) check(readers_[at].access);
 }
 
-void SharedMemory::check_fence(const Access& before, Deed done, std::uint32_t address,
-                               const Clock& view, const Accessor& by, Deed deed) const {
-  if (before.epoch == unwritten || !clocks_.is_thread(before.who()) || fenced(before, view)) return;
-  const bool wrote = done == Deed::write;
+void SharedMemory::check_fence(const Access& earlier, AccessKind earlier_kind,
+                               std::uint32_t address, const Clock& view, const Accessor& by,
+                               AccessKind kind) const {
+  if (earlier.epoch == unwritten || !clocks_.is_thread(earlier.who()) || fenced(earlier, view))
+    return;
+  const bool wrote = earlier_kind == AccessKind::write;
   fail(FaultKind::unfenced, by,
        fmt::format("byte {} of shared memory, which this {} asynchronously, was {} by {} at line "
                    "{}, and that thread has not called fence_async() between its {} and the "
                    "barrier behind it",
-                   address - base, deed == Deed::write ? "overwrites" : "reads",
-                   wrote ? "written" : "read", describe(before), before.line,
+                   address - base, kind == AccessKind::write ? "overwrites" : "reads",
+                   wrote ? "written" : "read", describe(earlier), earlier.line,
                    wrote ? "write" : "read"),
        fmt::format("fence_async() in every thread that {}, before the barrier",
                    wrote ? "writes" : "reads"));
@@ -147,10 +149,10 @@ void SharedMemory::check_fence(const Access& before, Deed done, std::uint32_t ad
 
 void SharedMemory::check_fences(std::size_t index, std::uint32_t address, const Clock& view,
                                 const Accessor& by) const {
-  check_fence(words_[index].write, Deed::write, address, view, by, Deed::write);
-  check_fence(words_[index].read, Deed::read, address, view, by, Deed::write);
+  check_fence(words_[index].write, AccessKind::write, address, view, by, AccessKind::write);
+  check_fence(words_[index].read, AccessKind::read, address, view, by, AccessKind::write);
   for (std::uint32_t at = more_[index]; at != 0; at = readers_[at].next)
-    check_fence(readers_[at].access, Deed::read, address, view, by, Deed::write);
+    check_fence(readers_[at].access, AccessKind::read, address, view, by, AccessKind::write);
 }
 
 // Keeps the last reader at hand, and beside it those whose reads came at the same time.
@@ -244,7 +246,8 @@ void SharedMemory::begin_agent_read(std::uint32_t address, const Clock& view, in
   for (int i = 0; i < row_bytes / word_bytes; ++i) {
     const std::size_t word = index + static_cast<std::size_t>(i);
     check_clocked_read(words_[word], word_address(address, i), view, by);
-    check_fence(words_[word].write, Deed::write, word_address(address, i), view, by, Deed::read);
+    check_fence(words_[word].write, AccessKind::write, word_address(address, i), view, by,
+                AccessKind::read);
     note_clocked_read(word, now, view);
   }
 }

@@ -25,7 +25,7 @@ enum class FaultKind : std::uint8_t {
   barrier_mismatch,  ///< threads of a block part at a barrier
   deadlock,
   bad_operand,       ///< a value the instruction does not take
-  unfenced,          ///< asynchronous, of what a thread has read or written without fence_async()
+  unfenced,          ///< an asynchronous access to what a thread accessed without a fence_async()
   misused_mbarrier,  ///< touched, initialised or arrived at where it must not be
   misused_product,   ///< registers touched while a product is pending, or a product never awaited
 };

@@ -125,11 +125,12 @@ class SharedMemory {
                           const Accessor& by) const;
   void check_clocked_write(std::size_t index, std::uint32_t address, const Clock& view,
                            const Accessor& by) const;
-  enum class Deed : std::uint8_t { read, write };
-  /// What a thread has done is fenced before something asynchronous does its deed.
-  void check_fence(const Access& before, Deed done, std::uint32_t address, const Clock& view,
-                   const Accessor& by, Deed deed) const;
-  /// All that threads have done to a word, before something asynchronous overwrites it.
+  enum class AccessKind : std::uint8_t { read, write };
+  /// That a thread has fenced an earlier access of its own, before a product or the copy engine
+  /// reads or writes the word.
+  void check_fence(const Access& earlier, AccessKind earlier_kind, std::uint32_t address,
+                   const Clock& view, const Accessor& by, AccessKind kind) const;
+  /// The same for all accesses of threads to a word that the copy engine is to write.
   void check_fences(std::size_t index, std::uint32_t address, const Clock& view,
                     const Accessor& by) const;
   void note_clocked_read(std::size_t index, const Access& now, const Clock& view);

@@ -31,6 +31,7 @@ constexpr std::string_view store =
     "if (thread == 0) {\n  fc::store_box(p.out, tile, 0, 0, 0);  // store\n  "
     "fc::commit_stores();\n}\n";
 constexpr std::string_view wait_store = "if (thread == 0) fc::wait_stores_read<0>();\n";
+constexpr std::string_view fence = "fc::fence_async();\n", meet = "fc::barrier();\n";
 
 KernelSource kernel_of(std::initializer_list<std::string_view> lines, int width = 64) {
   std::string statements = fmt::format("constexpr int width = {};\n", width);
@@ -86,7 +87,6 @@ TEST(BoxLoads, MayNotOvertakeReaders) {
   constexpr std::string_view again =
       "if (thread == 0) {\n  fc::arrive_expect_tx(full, 8192);\n"
       "  fc::load_box(tile, p.in, full, 0, 0, 0);  // again\n}\nfc::wait_phase(full, 1);\n";
-  constexpr std::string_view fence = "fc::fence_async();\n", meet = "fc::barrier();\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({begin, load, wait, show, fence, meet, again})));
   expect_failure(kernel_of({begin, load, wait, show, meet, again}), FaultKind::unfenced, "// again",
                  "fence_async() in every thread that reads, before the barrier");
@@ -119,9 +119,9 @@ TEST(BoxLoads, NameWhatTheCopyEngineTakes) {
 TEST(BoxStores, WriteWhatLiesInside) {
   for (const int width : {64, 32, 16}) {
     BoxRun run{.width = width};
-    const EmulationReport report = run(
-        with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}, width),
-             "tile, 0, 0, 0);  // store", "tile, 8, 40, 0);  // store"));
+    const EmulationReport report =
+        run(with(kernel_of({fill, fence, meet, store, wait_store}, width),
+                 "tile, 0, 0, 0);  // store", "tile, 8, 40, 0);  // store"));
     for (int r = 0; r < 64; ++r)
       for (int c = 0; c < width; ++c) {
         const float expected =
@@ -134,7 +134,6 @@ TEST(BoxStores, WriteWhatLiesInside) {
 }
 
 TEST(BoxStores, ReadWhatWasFencedAndOrdered) {
-  constexpr std::string_view fence = "fc::fence_async();\n", meet = "fc::barrier();\n";
   EXPECT_NO_THROW(BoxRun()(kernel_of({fill, fence, meet, store, wait_store})));
   expect_failure(kernel_of({fill, meet, store, wait_store}), FaultKind::unfenced, "// store",
                  "fence_async() in every thread that writes, before the barrier");
@@ -166,15 +165,14 @@ TEST(BoxStores, ReadUntilTheyAreAwaited) {
 
 /// As a GPU raises it; a load fills what lies in front of the tensor with zeros.
 TEST(BoxStores, BeginInTheTensor) {
-  expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}),
+  expect_failure(with(kernel_of({fill, fence, meet, store, wait_store}),
                       "tile, 0, 0, 0);  // store", "tile, 0, -3, 0);  // store"),
                  FaultKind::bad_operand, "// store",
                  "at the coordinate -3: an illegal instruction");
 }
 
 TEST(BoxStores, WriteOutputs) {
-  expect_failure(with(kernel_of({fill, "fc::fence_async();\nfc::barrier();\n", store, wait_store}),
-                      "p.out", "p.in"),
+  expect_failure(with(kernel_of({fill, fence, meet, store, wait_store}), "p.out", "p.in"),
                  FaultKind::read_only, "// store", "x is an input");
 }
 
