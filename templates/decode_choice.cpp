@@ -139,12 +139,11 @@ std::vector<DecodeBlocks> DecodeChooser::reachable(const LengthRange& batch,
 template <class Visit>
 void DecodeChooser::for_each_split(const AttentionProblem& problem, std::int64_t multiprocessors,
                                    double enough, const Visit& visit) const {
-  const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
   for (const auto& [blocks, costs] : ways_) {
     // Most calls with their keys whole end before two programs would have begun.
     if (to_microseconds(costs.launch) >= enough || !can_have(blocks, problem)) continue;
     const CostedSplits<std::int64_t> best =
-        decode_splits(decode_problem(spec_, blocks, problem, keys, multiprocessors), costs);
+        decode_splits(decode_problem(spec_, blocks, problem, range_, multiprocessors), costs);
     visit(Split{blocks, best.splits, to_microseconds(best.cost)});
   }
 }
@@ -174,12 +173,11 @@ double DecodeChooser::whole_us(const AttentionProblem& problem, std::int64_t mul
   // pages: one block for each head and tile of rows, which copies its keys as those of packed rows do,
   // and the launch of one program.
   const DecodeBlocks of_head{.rows = DecodeRows::of_head, .row_tile = most_decode_rows};
-  const std::int64_t keys = range_.count(problem.q_len, problem.kv_len);
   SplitCosts costs = split_costs(spec_, {}, model());
   costs.launch /= 2;
   costs.split = costs.partial = costs.row = 0;
   return to_microseconds(
-      cost_of_splits(decode_problem(spec_, of_head, problem, keys, multiprocessors), costs, 1));
+      cost_of_splits(decode_problem(spec_, of_head, problem, range_, multiprocessors), costs, 1));
 }
 
 bool DecodeChooser::is_considered(const AttentionProblem& problem,

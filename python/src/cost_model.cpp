@@ -91,10 +91,10 @@ class SplitProbe {
     const auto [batch, heads, q_len, kv_len] = problem;
     const AttentionSpec read = attention_spec_from_json(spec);
     const DecodeBlocks own = blocks_named(blocks);
-    const std::int64_t keys = KeyRange(read).count(q_len, kv_len);
     launches_.push_back(
         {read, own,
-         decode_problem(read, own, {batch, heads, q_len, kv_len}, keys, multiprocessors_), splits});
+         decode_problem(read, own, {batch, heads, q_len, kv_len}, KeyRange(read), multiprocessors_),
+         splits});
   }
 
   [[nodiscard]] std::vector<double> times(const std::string& coefficients,

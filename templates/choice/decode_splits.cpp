@@ -46,9 +46,12 @@ class Splitting {
 
   /// Beside what any number of splits costs: the multiprocessor that ends last or the bytes from memory,
   /// which hold each other up where both take long, and combining.
-  [[nodiscard]] Number cost(const Number& splits) const {
-    const Number turns = (blocks_ * splits + other_processors_) / processors_;
-    const Number keys = quotient_up(shares_, splits) * keys_of_splits;
+  [[nodiscard]] Number cost(const Number& splits) const { return cost(splits, blocks_ * splits); }
+
+  /// Of so many blocks, the others see no key.
+  [[nodiscard]] Number cost(const Number& splits, const Number& working_blocks) const {
+    const Number turns = (working_blocks + other_processors_) / processors_;
+    const Number keys = keys_of_split(splits);
     const Number alone = turns % Constant(costs_.residents);
     const Number computed =
         keys * ((turns - alone) * Constant(costs_.key) + alone * Constant(costs_.lone_key)) +
@@ -57,6 +60,13 @@ class Splitting {
     const Number more = maximum(computed, read), less = minimum(computed, read);
     return more + less / 100 * (less * Constant(costs_.stall) / more) / (unit_share / 100) +
            splits * combined_;
+  }
+
+  /// The blocks of so many splits whose rows see one of their keys. Of the last split that a row sees, it
+  /// sees half in the mean.
+  [[nodiscard]] Number working_blocks(const Number& splits, const Number& hidden) const {
+    const Number keys = keys_of_split(splits);
+    return blocks_ * splits - blocks_ * maximum(hidden * 2 - keys, 0) / (keys * 2);
   }
 
   [[nodiscard]] CostedSplits<Number> best() const {
@@ -78,6 +88,10 @@ class Splitting {
  private:
   using Constant = ConstantFor<Number>;
 
+  [[nodiscard]] Number keys_of_split(const Number& splits) const {
+    return quotient_up(shares_, splits) * keys_of_splits;
+  }
+
   const SplitCosts& costs_;
   // What does not depend on the number of splits is computed once: a launch's number has few steps.
   Number keys_, shares_, blocks_, readers_, processors_, other_processors_;
@@ -94,13 +108,15 @@ std::int64_t cost_of_any(const DecodeProblem& problem, const SplitCosts& costs) 
 }  // namespace
 
 DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
-                             const AttentionProblem& problem, std::int64_t keys,
+                             const AttentionProblem& problem, const KeyRange& range,
                              std::int64_t multiprocessors) {
   const int packed_heads = blocks.rows == DecodeRows::of_head ? 1 : spec.group();
+  const std::int64_t keys = range.count(problem.q_len, problem.kv_len);
   return {.batch = problem.batch,
           .heads = problem.heads / packed_heads,
           .row_tiles = quotient_up(problem.q_len * packed_heads, blocks.row_tile),
           .keys = keys,
+          .hidden = keys - range.typical_count(problem.q_len, problem.kv_len),
           .rows = problem.batch * problem.heads * problem.q_len,
           .multiprocessors = std::max<std::int64_t>(1, multiprocessors)};
 }
@@ -148,13 +164,14 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
 
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits) {
-  return Splitting(problem, costs).cost(splits) + cost_of_any(problem, costs);
+  const Splitting splitting(problem, costs);
+  return splitting.cost(splits, splitting.working_blocks(splits, problem.hidden)) +
+         cost_of_any(problem, costs);
 }
 
 CostedSplits<std::int64_t> decode_splits(const DecodeProblem& problem, const SplitCosts& costs) {
-  CostedSplits<std::int64_t> best = Splitting(problem, costs).best();
-  best.cost += cost_of_any(problem, costs);
-  return best;
+  const std::int64_t splits = Splitting(problem, costs).best().splits;
+  return {splits, cost_of_splits(problem, costs, splits)};
 }
 
 std::string decode_splits_text(const DecodeSpec& spec, int row_tile, const CostModel& model) {

@@ -8,6 +8,7 @@
 #include "templates/attention_decode.h"
 #include "templates/attention_problem.h"
 #include "templates/choice/cost_coefficients.h"
+#include "templates/key_range.h"
 #include "templates/whole_numbers.h"
 
 namespace flashcore {
@@ -19,6 +20,7 @@ struct DecodeSizes {
   Number heads{1};      ///< that have blocks of their own: of keys, or of queries
   Number row_tiles{1};  ///< tiles of the rows of one of these heads
   Number keys{0};       ///< that some row of the longest sequence sees
+  Number hidden{};      ///< of these, those that a typical row does not see
   Number rows{1};       ///< of all heads of queries
   Number multiprocessors{1};
 };
@@ -53,10 +55,9 @@ struct DecodeBlocks {
   bool balances = false, skips_long = false;  ///< DecodeSpec's
   bool operator==(const DecodeBlocks&) const = default;
 };
-/// What decides how many splits are best for a problem with these blocks, of which some row sees so many
-/// keys (KeyRange).
+/// What decides how many splits are best for a problem with these blocks. `range` is that of the spec.
 DecodeProblem decode_problem(const AttentionSpec& spec, const DecodeBlocks& blocks,
-                             const AttentionProblem& problem, std::int64_t keys,
+                             const AttentionProblem& problem, const KeyRange& range,
                              std::int64_t multiprocessors);
 /// Whether the splits of a problem's sequences are balanced, where a call has them at all: they may differ in
 /// length, and are enough for that to weigh more than a plan costs. Those of
@@ -73,7 +74,7 @@ SplitCosts split_costs(const AttentionSpec& spec, const DecodeBlocks& blocks,
 /// each other up where both take long, and combining.
 std::int64_t cost_of_splits(const DecodeProblem& problem, const SplitCosts& costs,
                             std::int64_t splits);
-/// The number of splits that costs least, and what they cost.
+/// The number of splits that costs least if every row sees all keys, and what they cost.
 template <WholeNumber Number>
 struct CostedSplits {
   Number splits, cost;

@@ -423,6 +423,36 @@ TEST(KeyRange, HasTheKeysThatSomeRowSees) {
   EXPECT_EQ(count(Mask("kv_idx < 30 | kv_idx > 90"), 5, 100), 100);
 }
 
+TEST(KeyRange, HasTheKeysThatATypicalRowSees) {
+  const auto typical = [](const Mask& mask, int q_len, int kv_len) {
+    AttentionSpec spec = grouped(64, 4, 1);
+    spec.mask = mask;
+    return KeyRange(spec).typical_count(q_len, kv_len);
+  };
+  EXPECT_EQ(typical(full(), 5, 100), 100);
+  EXPECT_EQ(typical(causal(), 1, 100), 100);
+  EXPECT_EQ(typical(causal(), 5, 100), 98);
+  EXPECT_EQ(typical(causal(), 101, 101), 51);
+  EXPECT_EQ(typical(causal(), 101, 50), 0);
+  EXPECT_EQ(typical(sliding_window(9, 0), 15, 15), 8);
+  EXPECT_EQ(typical(sliding_window(9, 0), 101, 101), 10);
+}
+
+TEST(DecodeSplits, OfWhichRowsSeeNothingCostNothing) {
+  // One head of many rows: of the blocks of a causal mask nearly half see no key.
+  const SplitCosts costs = split_costs(grouped(128, 1, 1), {DecodeRows::of_head, 128});
+  const auto best = [&](const Mask& mask) {
+    AttentionSpec spec = grouped(128, 1, 1);
+    spec.mask = mask;
+    const DecodeBlocks blocks{DecodeRows::of_head, 128};
+    return decode_splits(decode_problem(spec, blocks, {1, 1, 11520, 11520}, KeyRange(spec), h200),
+                         costs);
+  };
+  const auto all = best(full()), half = best(causal());
+  EXPECT_LT(half.cost, 0.75 * static_cast<double>(all.cost));
+  EXPECT_EQ(half.splits, all.splits);
+}
+
 bool pays(std::int64_t batch, int heads, int kv_heads, std::int64_t q_len, std::int64_t kv_len,
           const Target& target = hopper(), const Mask& mask = causal()) {
   AttentionSpec spec = grouped(128, heads, kv_heads);
