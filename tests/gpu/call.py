@@ -1,7 +1,8 @@
 """One call of a kernel: its tensors, the launch, and what is wrong with the result.
 
 What belongs to no sequence is NaN in q, k and v. Outputs start as NaN, and what lies around them
-must not change.
+must not change. The same call again has to give the same bits: a race that one launch wins another
+one loses.
 """
 
 from __future__ import annotations
@@ -147,7 +148,6 @@ class Call:
         if case.own_output:
             guard = lambda shape: torch.full(shape, GUARD, device=device, dtype=dtype)  # noqa: E731
             self.out, self.whole = made(case.heads, dim_v, False, guard)
-            self.out.fill_(math.nan)
         sizes = {name: getattr(case, name) for name in ("batch", "heads", "q_len", "kv_len")}
         sizes["longest"] = max(case.q_len, case.kv_len)
         self.captured = arrays(spec, sizes, device)
@@ -155,6 +155,8 @@ class Call:
 
     def run(self, kernel: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The output, and the log-sum-exp where the case asks for it."""
+        if self.out is not None:
+            self.out.fill_(math.nan)
         result = kernel(
             self.q, self.k, self.v, scale=self.case.scale, out=self.out,
             return_lse=self.case.return_lse, captured=self.captured, **self.given,
@@ -162,6 +164,16 @@ class Call:
         if self.device == "cuda":
             torch.cuda.synchronize()
         return result if self.case.return_lse else (result, None)
+
+    def bits(self, out: torch.Tensor, lse: torch.Tensor | None) -> list[torch.Tensor]:
+        """A copy of what the rows of sequences have, as whole numbers."""
+        given = self.sequences.heads_first(out)
+        inside = self.sequences.belongs(given, keys=False)
+        copies = [given.transpose(1, 2)[inside].view(torch.int16)]
+        if lse is not None:
+            lse = lse[None] if self.spec.layout == "thd" else lse
+            copies.append(lse.transpose(1, 2)[inside].view(torch.int32))
+        return copies
 
     def aligned(self) -> bool:
         return all(

@@ -11,7 +11,8 @@ draws some tens of kernels (spec and schedule; most with random masks, scores an
 draw_expressions.py; some for packed and padded sequences), compiles them in parallel, and gives
 each several cases: lengths, strides, size of the scores. Kernel i and case i depend on the seed,
 the family and i alone. A schedule may be refused, in words, by its checks or by the compiler, where
-its code spills; an accepted one has to be right (call.py, exact.py).
+its code spills; an accepted one has to be right (call.py, exact.py), and to give the same bits in
+`--calls` calls.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ LONGEST_CASE = 60  # seconds; what takes longer waits for ever
 REFUSED = "cases did not run: the kernel that returns lse, too, is refused: "
 
 
-def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str | None:
+def run(kernel: Any, config: Config, case: Case, seed: int, device: str, calls: int) -> str | None:
     """What is wrong, or None."""
+    import torch
     from call import Call
 
     call = Call(config.spec, case, seed, device)
@@ -52,7 +54,14 @@ def run(kernel: Any, config: Config, case: Case, seed: int, device: str) -> str 
         if case.memory == "misaligned" and not call.aligned() and "not aligned" in str(error):
             return None
         return f"refused: {error}"
-    return call.wrong(*result)
+    first = call.bits(*result)
+    if problem := call.wrong(*result):
+        return problem
+    for number in range(2, calls + 1):
+        again = call.bits(*call.run(kernel))
+        if not all(map(torch.equal, first, again)):
+            return f"call {number} of {calls} gives other bits than the first one"
+    return None
 
 
 def give_up(message: str) -> None:
@@ -126,6 +135,7 @@ def main() -> int:
     parser.add_argument(
         "--device", choices=["cuda", "cpu"], default="cuda", help="cpu: the emulator"
     )
+    parser.add_argument("--calls", type=int, default=4, help="of each case")
     parser.add_argument("--target", help="default: that of the GPU; the emulator's for cpu")
     parser.add_argument("--dry", action="store_true", help="draw only; default target: sm_90a")
     options = parser.parse_args()
@@ -196,7 +206,9 @@ def main() -> int:
         if options.device == "cuda":
             watch.start()
         try:
-            problem = run(kernels[number], config, case, options.seed, options.device)
+            problem = run(
+                kernels[number], config, case, options.seed, options.device, options.calls
+            )
         except Exception:  # a crash is a failure of this case, not the end of the others
             problem = traceback.format_exc(limit=3).strip()
         watch.cancel()
