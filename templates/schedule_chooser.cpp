@@ -47,6 +47,20 @@ AttentionProblem assumed(const AttentionProblem& problem) {
           .kv_len = known(problem.kv_len, known(problem.q_len, 4096))};
 }
 
+/// Of packed sequences whose lengths differ, sequences of one length that take about as long. Most of the work
+/// is in the long ones, so their mean says too little: weighted by its rows, a sequence is about halfway
+/// between the mean and the longest one. Where sequences have other numbers of keys than of rows, as chunks
+/// of prompts have, the longest one says nothing of its keys.
+AttentionProblem with_one_length(const AttentionProblem& problem) {
+  AttentionProblem same = problem;
+  same.longest_q_len = 0;
+  if (problem.longest_q_len <= problem.q_len || problem.q_len != problem.kv_len) return same;
+  const std::int64_t length = (problem.q_len + problem.longest_q_len) / 2;
+  same.q_len = same.kv_len = length;
+  same.batch = std::max<std::int64_t>(1, (problem.batch * problem.q_len + length / 2) / length);
+  return same;
+}
+
 /// Problems of every kind: few heads and many, short sequences and long ones, more keys than query
 /// rows. A spec that has heads gets many by its batch.
 std::vector<AttentionProblem> sample_problems(const AttentionSpec& spec) {
@@ -204,14 +218,18 @@ ScheduleChooser::Prediction ScheduleChooser::predict(const AttentionProblem& giv
   return {.list = candidates_[first].list, .us = times[first]};
 }
 
+AttentionProblem ScheduleChooser::comparable(const AttentionProblem& given) const {
+  return with_one_length(as_fixed_by(traits_.spec, given));
+}
+
 std::size_t ScheduleChooser::choose(const AttentionProblem& given) const {
-  const AttentionProblem problem = as_fixed_by(traits_.spec, given);
+  const AttentionProblem problem = comparable(given);
   const std::size_t winner = find_winner(problem);
   return winner != unknown ? winner : find_fastest(problem);
 }
 
 double ScheduleChooser::predict_us(const AttentionProblem& given) const {
-  const AttentionProblem problem = as_fixed_by(traits_.spec, given);
+  const AttentionProblem problem = comparable(given);
   const Prediction fastest = predict(problem);
   const std::size_t winner = find_winner(problem);
   remembered_.keep(numbers_of(problem), winner != unknown ? winner : fastest.list);
@@ -219,7 +237,7 @@ double ScheduleChooser::predict_us(const AttentionProblem& given) const {
 }
 
 double ScheduleChooser::predict_us(const AttentionProblem& given, std::size_t list) const {
-  const AttentionProblem problem = assumed(as_fixed_by(traits_.spec, given));
+  const AttentionProblem problem = assumed(comparable(given));
   const auto found = std::ranges::find(candidates_, list, &Candidate::list);
   if (found == candidates_.end()) return std::numeric_limits<double>::infinity();
   const CostedSchedule& cost = found->cost;
@@ -227,7 +245,9 @@ double ScheduleChooser::predict_us(const AttentionProblem& given, std::size_t li
 }
 
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
-  const AttentionProblems problems = as_fixed_by(traits_.spec, given);
+  AttentionProblems problems = as_fixed_by(traits_.spec, given);
+  // Of sequences that differ in length, fewer long ones take as long.
+  if (traits_.spec.packed()) problems.batch.least = std::min<std::int64_t>(problems.batch.least, 1);
   std::vector<std::size_t> numbers{choose(AttentionProblem{})};
   const auto add = [&](std::size_t number) {
     if (std::ranges::find(numbers, number) == numbers.end()) numbers.push_back(number);
@@ -254,7 +274,7 @@ std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& gi
 // Of two lengths with one hash the second gets the list of the first: a kernel that computes any
 // lengths, if not the fastest.
 std::size_t ScheduleChooser::find(std::span<const std::int64_t> lengths) const {
-  const AttentionProblem problem = problem_of(lengths);
+  const AttentionProblem problem = with_one_length(problem_of(lengths));
   return remembered_.find(numbers_of(problem), [&] { return choose(problem); });
 }
 
@@ -280,14 +300,17 @@ std::string ScheduleChooser::describe(std::span<const std::int64_t> lengths) con
 }
 
 std::string ScheduleChooser::preparation(std::span<const std::int64_t> lengths) const {
-  const AttentionProblem problem = problem_of(lengths);
+  const AttentionProblem problem = with_one_length(problem_of(lengths));
   return fmt::format("kernel.prepare(lengths={}, q_lengths={})", problem.kv_len, problem.q_len);
 }
 
 std::string ScheduleChooser::explain(const AttentionProblem& given) const {
-  const AttentionProblem fixed = as_fixed_by(traits_.spec, given), problem = assumed(fixed);
+  const AttentionProblem fixed = comparable(given), problem = assumed(fixed);
   std::string text = fmt::format("schedules for batch {}, {} heads, {} query rows and {} keys",
                                  problem.batch, problem.heads, problem.q_len, problem.kv_len);
+  if (fixed.q_len != given.q_len && given.longest_q_len > given.q_len)
+    text += fmt::format(", which take about as long as the {} packed sequences of up to {} rows",
+                        given.batch, given.longest_q_len);
   const std::size_t winner = find_winner(fixed);
   if (candidates_.empty()) return text + ": one for all problems\n";
   text += fmt::format(", predicted for {} with coefficients of {}:\n", model_->gpu.name,

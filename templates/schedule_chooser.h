@@ -82,6 +82,8 @@ class ScheduleChooser : public ScheduleChoice {
   void add_candidates(const Target& target);
   void add_table(Winners winners);
   std::size_t number_of(std::vector<Schedule> list);
+  /// With what the spec fixes, and sequences of one length.
+  [[nodiscard]] AttentionProblem comparable(const AttentionProblem& problem) const;
   /// Or `unknown`.
   [[nodiscard]] std::size_t find_winner(const AttentionProblem& problem) const;
   struct Prediction {

@@ -67,7 +67,8 @@ struct ChoiceProperties {
   /// not compute alike, which tiles that are drawn even out.
   double static_share = 0;
   /// Of an output tile of a persistent block whose sequences differ in length: the producer loads where
-  /// they lie, and finds the tile among those of packed ones, which takes as long again.
+  /// they lie. Of one of packed sequences whose block has a producer, as long again: it looks for the
+  /// tile's sequence before its first load.
   double segment_us = 0;
   /// Of balanced splits, what as many blocks as the GPU holds at once take beside their keys.
   double balanced_turn_us = 0;

@@ -152,8 +152,8 @@ CostedSchedule::CostedSchedule(const SpecTraits& traits, const Schedule& s, cons
   block_us_ = tile_us * (1 - row_share);
   if (s.staged_stores && rows_ <= 64) block_us_ += model.properties.staged_us;
   if (!traits.mask.is_full()) block_us_ += costs.mask_us;
-  if (s.persistent && traits.ragged)
-    block_us_ += model.properties.segment_us * (spec.packed() ? 2 : 1);
+  if (s.persistent && traits.ragged) block_us_ += model.properties.segment_us;
+  if (s.producer && spec.packed()) block_us_ += model.properties.segment_us;
   // The other blocks of a cluster send each block its share of their outputs: half of all outputs in a
   // cluster of two, three quarters in one of four.
   const double sent = 2 * (1 - share_of_split_);
