@@ -79,6 +79,7 @@ struct CostedSchedule::Load {
   double blocks = 0;             ///< of the grid, or output tiles of persistent blocks
   double block_us = 0;           ///< of one of them, beside its iterations
   double queries = 0, keys = 0;  ///< bytes of query rows with the output, of keys with values
+  double seen = 1;               ///< of all keys of a head, those that some tile sees
   /// Iterations of some blocks of a head, the most first, and in the mean.
   std::array<double, VisibleKeys::most_samples> iterations;
   int samples = 1;
@@ -189,7 +190,8 @@ double CostedSchedule::tiles_of(const AttentionProblem& problem) const {
   return multicast_ * rounded_up(static_cast<double>(problem.q_len), share_of_row_ / multicast_);
 }
 
-CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) const {
+CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem,
+                                             const VisibleKeys& visible) const {
   Load load;
   load.tiles = tiles_of(problem);
   load.heads = static_cast<double>(problem.batch * problem.heads);
@@ -200,7 +202,9 @@ CostedSchedule::Load CostedSchedule::load_of(const AttentionProblem& problem) co
   // The next query of a block is loaded while it finishes with the last one.
   load.block_us = scan_us_ + (block_us_ + rows_us_ * rows) * (positions_ + 1) / 2;
   load.queries = row_bytes_ * static_cast<double>(problem.q_len) * load.heads;
-  load.keys = row_bytes_ * static_cast<double>(problem.kv_len) * load.heads * share_of_key_head_;
+  load.seen = std::clamp(visible.share * load.tiles, load.share_of_key, 1.0);
+  load.keys = row_bytes_ * load.seen * static_cast<double>(problem.kv_len) * load.heads *
+              share_of_key_head_;
   return load;
 }
 
@@ -363,11 +367,11 @@ double CostedSchedule::count_rereads(const AttentionProblem& problem, const Load
       turns = std::min(turns, load.tiles);
       const double between =
           side_by_side * row_bytes_ *
-          (static_cast<double>(problem.kv_len) * share_of_key_head_ +
+          (load.seen * static_cast<double>(problem.kv_len) * share_of_key_head_ +
            std::min(static_cast<double>(rows_), static_cast<double>(problem.q_len)));
       missed = std::clamp(between * share_of_held_byte_ - 1, 0.0, 1.0);
     }
-    return std::max(0.0, turns * visible_share - 1) * missed;
+    return std::max(0.0, turns * visible_share / load.seen - 1) * missed;
   };
   const double last = load.heads_last / load.heads;
   return (1 - last) * in_group(load.side_by_side) + last * in_group(load.heads_last);
@@ -405,10 +409,10 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
                                double enough) const {
   if (!is_known_ || (positions_ > 1 && problem.heads % positions_ != 0))
     return std::numeric_limits<double>::infinity();
-  Load load = load_of(problem);
+  Load load = load_of(problem, visible);
   if (positions_ > 1 && load.blocks < least_blocks_) return std::numeric_limits<double>::infinity();
   // Nothing is computed before the first query and key tiles are there.
-  const double first_keys = std::min(1.0, cols_ * splits_ * load.share_of_key);
+  const double first_keys = std::min(1.0, cols_ * splits_ * load.share_of_key / load.seen);
   const double filled = (load.queries + load.keys * first_keys) * us_per_byte_ *
                         (load.blocks > slots_ ? slots_ / load.blocks : 1);
   const double spread = std::min(load.blocks, slots_) * share_of_multiprocessor_;
@@ -425,7 +429,7 @@ double CostedSchedule::time_us(const AttentionProblem& problem, const VisibleKey
 
 std::string CostedSchedule::describe(const AttentionProblem& problem,
                                      const VisibleKeys& visible) const {
-  Load load = load_of(problem);
+  Load load = load_of(problem, visible);
   count_iterations(load, visible);
   return fmt::format(
       "{:.0f} blocks of {} rows, {:.0f} at once, {:.2f} waves, {:.1f} key tiles each", load.blocks,

@@ -61,7 +61,7 @@ class CostedSchedule {
   struct Parts;
   /// Without its iterations.
   [[nodiscard]] double tiles_of(const AttentionProblem& problem) const;
-  [[nodiscard]] Load load_of(const AttentionProblem& problem) const;
+  [[nodiscard]] Load load_of(const AttentionProblem& problem, const VisibleKeys& visible) const;
   void count_iterations(Load& load, const VisibleKeys& visible) const;
   /// Of a block that visits so many keys.
   [[nodiscard]] double iterations_of(double keys) const;

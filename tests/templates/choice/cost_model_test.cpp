@@ -97,6 +97,21 @@ TEST(CostModel, CountsWaves) {
   EXPECT_NEAR(blocks(101) / blocks(200), 1, 0.03);
 }
 
+// 500 problems under windows took up to twelve times less than predicted: all keys were taken to be read.
+TEST(CostModel, ReadsTheKeysThatSomeTileSees) {
+  const CostModel model = *CostModel::find("sm_90a", {"a GPU", 132, 50 << 20});
+  Schedule schedule;
+  schedule.tiles = {{"rows", 64}, {"cols", 64}};
+  const auto time = [&](const Mask& mask, std::int64_t rows, std::int64_t keys) {
+    return time_of(spec_of(128, mask), schedule, model,
+                   {.batch = 64, .heads = 16, .q_len = rows, .kv_len = keys});
+  };
+  const Mask window = sliding_window(1023, 0);
+  EXPECT_NEAR(time(window, 1, 1 << 17) / time(full(), 1, 1 << 10), 1, 0.05);
+  EXPECT_NEAR(time(window, 1, 1 << 17) / time(window, 1, 1 << 12), 1, 0.01);
+  EXPECT_GT(time(window, 4096, 1 << 17), 3 * time(window, 1024, 1 << 17)) << "more rows see more";
+}
+
 TEST(CostModel, AddsWhatTheFirstBlocksWaitFor) {
   const CostModel model = *CostModel::find("sm_90a");
   const AttentionSpec spec = spec_of(128, full());
