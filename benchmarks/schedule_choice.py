@@ -2,13 +2,14 @@
 
     python benchmarks/schedule_choice.py                      # 400 problems
     python benchmarks/schedule_choice.py --head-dims 64,128 --seed 7 --out choice.json
+    python benchmarks/schedule_choice.py --masks window_128,window_1024,chunked_512,prefix_300
 
 bf16; batch 1 to 64, heads 1 to 64, of every second problem in groups, lengths 1 to 32k, full and
-causal, head_dim 32 to 256, a few milliseconds at most. All candidates for a problem are timed by
-turns, short ones twenty calls together over inputs that take turns, and the time of what calls get
-is held against the best. Where multiprocessors would be idle, kernels with split keys are
-contenders as well. A problem that is far off is timed once more, and the shorter time of each
-contender counts. Only Hopper has several candidates.
+causal, or other masks, head_dim 32 to 256, a few milliseconds at most. All candidates for a
+problem are timed by turns, short ones twenty calls together over inputs that take turns, and the
+time of what calls get is held against the best. Where multiprocessors would be idle, kernels with
+split keys are contenders as well. A problem that is far off is timed once more, and the shorter
+time of each contender counts. Only Hopper has several candidates.
 """
 
 from __future__ import annotations
@@ -22,14 +23,32 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_timing import machine, require_gpu
-from options import numbers
+from options import numbers, words
 
 FAR = 1.15
 LISTED = 5  # candidates of a problem that are shown
 HEAD_DIMS = [32, 64, 96, 128, 192, 256]
+
+
+def masks(fc: Any) -> dict[str, Any]:
+    return {
+        "full": fc.full(),
+        "causal": fc.causal(),
+        "window_128": fc.sliding_window(127, 0),
+        "window_1024": fc.sliding_window(1023, 0),
+        "window_both_512": fc.sliding_window(512, 512),
+        "chunked_512": fc.chunked(512),
+        "prefix_300": fc.prefix(300) | fc.causal(),
+    }
+
+
+class Drawn(NamedTuple):
+    mask: str
+    spec: Any
+    problem: Any
 
 
 @dataclass
@@ -37,7 +56,7 @@ class Choice:
     """A problem, the times of all contenders in microseconds, and which of them calls get."""
 
     head_dim: int
-    is_causal: bool
+    mask: str
     kv_heads: int
     """0: as many as heads."""
     problem: tuple[int, int, int, int]
@@ -67,8 +86,7 @@ class Choice:
     def title(self) -> str:
         batch, heads, q_len, kv_len = self.problem
         groups = f"/{self.kv_heads}" if self.kv_heads else ""
-        mask = "causal" if self.is_causal else "full"
-        return f"{mask} D{self.head_dim} B{batch} H{heads}{groups} {q_len} rows, {kv_len} keys"
+        return f"{self.mask} D{self.head_dim} B{batch} H{heads}{groups} {q_len} rows, {kv_len} keys"
 
 
 def summary(losses: Sequence[float]) -> str:
@@ -91,9 +109,9 @@ def report(choices: Sequence[Choice]) -> list[str]:
         "all": choices,
         "without groups": [c for c in choices if not c.kv_heads],
         "groups": [c for c in choices if c.kv_heads],
-        "full": [c for c in choices if not c.is_causal],
-        "causal": [c for c in choices if c.is_causal],
     }
+    for mask in dict.fromkeys(c.mask for c in choices):
+        parts[mask] = [c for c in choices if c.mask == mask]
     lines.append("keys whole, chosen over best")
     lines += [f"  {name}: {summary([c.loss for c in part])}" for name, part in parts.items()]
     for c in choices:
@@ -133,42 +151,46 @@ def in_words(schedule: str) -> str:
     return ", ".join(words)
 
 
-def draw(rng: random.Random, count: int, head_dims: Sequence[int]) -> list[tuple[Any, Any]]:
+def draw(
+    rng: random.Random, count: int, head_dims: Sequence[int], names: Sequence[str]
+) -> list[Drawn]:
     """Specs with problems; those with groups share a few numbers of heads, each of which is a spec
     with kernels of its own."""
     import flashcore as fc
     from flashcore.tuning.measurements import draw_problem
 
-    plain = [(dim, mask) for dim in head_dims for mask in (fc.full(), fc.causal())]
-    specs = [fc.AttentionSpec(head_dim=dim, mask=mask) for dim, mask in plain]
-    for dim, mask in plain:
+    known = masks(fc)
+    plain = [(dim, name) for dim in head_dims for name in names]
+    specs = [(name, fc.AttentionSpec(head_dim=dim, mask=known[name])) for dim, name in plain]
+    for dim, name in plain:
         kv_heads, group = round(2 ** rng.uniform(0, 4)), rng.choice((2, 3, 4, 5, 6, 7, 8, 16))
         heads = kv_heads * min(group, 64 // kv_heads)
-        specs.append(fc.AttentionSpec(head_dim=dim, mask=mask, heads=heads, kv_heads=kv_heads))
-    drawn = [(spec, draw_problem(rng, spec))
-             for spec in itertools.islice(itertools.cycle(specs), count)]  # fmt: skip
+        spec = fc.AttentionSpec(head_dim=dim, mask=known[name], heads=heads, kv_heads=kv_heads)
+        specs.append((name, spec))
+    drawn = [Drawn(name, spec, draw_problem(rng, spec))
+             for name, spec in itertools.islice(itertools.cycle(specs), count)]  # fmt: skip
     rng.shuffle(drawn)
     return drawn
 
 
-def measure(torch: Any, drawn: Sequence[tuple[Any, Any]]) -> list[Choice]:
+def measure(torch: Any, drawn: Sequence[Drawn]) -> list[Choice]:
     from flashcore import _core
     from flashcore.tuning import decode_costs, measurements
 
     target = _core.gpu_target()
     here = measurements.Measurements.here(torch, target)
     choices = []
-    for spec, problem in drawn:
+    for mask, spec, problem in drawn:
         (chosen, *_) = _core.attention_schedules(spec.to_json(), target, *problem)
-        choices.append(Choice(spec.head_dim, measurements.is_masked(spec), spec.kv_heads or 0,
-                              problem, spec.to_json(), chosen=chosen))  # fmt: skip
-    wanted = measurements.candidates_of(dict.fromkeys(spec for spec, _ in drawn))
+        choices.append(Choice(spec.head_dim, mask, spec.kv_heads or 0, problem, spec.to_json(),
+                              chosen=chosen))  # fmt: skip
+    wanted = measurements.candidates_of(dict.fromkeys(d.spec for d in drawn))
     # A winner of a measured search is no candidate.
-    wanted += [(spec, c.chosen) for (spec, _), c in zip(drawn, choices, strict=True)]
+    wanted += [(d.spec, c.chosen) for d, c in zip(drawn, choices, strict=True)]
     kernels = measurements.build_kernels(wanted, target, print)
-    split = [splits_of(decode_costs, here, *each) for each in drawn]
+    split = [splits_of(decode_costs, here, d.spec, d.problem) for d in drawn]
     modules = decode_costs.build_splits(
-        [(spec, b) for (spec, _), own in zip(drawn, split, strict=True) for b in own], target, print
+        [(d.spec, b) for d, own in zip(drawn, split, strict=True) for b in own], target, print
     )
     contest = measurements.Contest(torch)
     start = time.monotonic()
@@ -186,10 +208,10 @@ def measure(torch: Any, drawn: Sequence[tuple[Any, Any]]) -> list[Choice]:
             chosen = decode_costs.chosen_blocks(spec, target, c.problem)
             c.chosen_call = named(chosen) if chosen else c.chosen
 
-    for at, ((spec, _), blocks, c) in enumerate(zip(drawn, split, choices, strict=True)):
-        time_all(c, spec, blocks)
+    for at, (one, blocks, c) in enumerate(zip(drawn, split, choices, strict=True)):
+        time_all(c, one.spec, blocks)
         if max(c.loss, c.call_loss) > FAR:  # what disturbs a measurement only ever adds to it
-            time_all(c, spec, blocks)
+            time_all(c, one.spec, blocks)
         if at % 50 == 49:
             print(
                 f"{at + 1} of {len(drawn)} problems, {time.monotonic() - start:.0f} s", flush=True
@@ -231,11 +253,16 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--head-dims", type=numbers, default=HEAD_DIMS)
+    parser.add_argument("--masks", type=words, default=["full", "causal"])
     parser.add_argument("--out", type=Path, help="all times, as JSON")
     given = parser.parse_args()
     torch = require_gpu()
+    import flashcore as fc
+
+    if unknown := set(given.masks) - set(masks(fc)):
+        parser.error(f"--masks: {', '.join(sorted(unknown))}; known are {', '.join(masks(fc))}")
     print(machine(torch))
-    drawn = draw(random.Random(given.seed), given.problems, given.head_dims)
+    drawn = draw(random.Random(given.seed), given.problems, given.head_dims, given.masks)
     choices = measure(torch, drawn)
     print("\n".join(report(choices)))
     if given.out:

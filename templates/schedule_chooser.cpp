@@ -47,10 +47,10 @@ AttentionProblem assumed(const AttentionProblem& problem) {
           .kv_len = known(problem.kv_len, known(problem.q_len, 4096))};
 }
 
-/// Of packed sequences whose lengths differ, sequences of one length that take about as long. Most of the work
-/// is in the long ones, so their mean says too little: weighted by its rows, a sequence is about halfway
-/// between the mean and the longest one. Where sequences have other numbers of keys than of rows, as chunks
-/// of prompts have, the longest one says nothing of its keys.
+/// Of packed sequences whose lengths differ, sequences of one length that take about as long. Most of the
+/// work is in the long ones, so their mean says too little: if each length counts by its rows, lengths
+/// have a mean of about halfway between that mean and the longest. Of chunks of prompts, which have other
+/// numbers of keys than of rows, the longest says nothing about the keys.
 AttentionProblem with_one_length(const AttentionProblem& problem) {
   AttentionProblem same = problem;
   same.longest_q_len = 0;
@@ -246,7 +246,7 @@ double ScheduleChooser::predict_us(const AttentionProblem& given, std::size_t li
 
 std::vector<std::size_t> ScheduleChooser::choose_all(const AttentionProblems& given) const {
   AttentionProblems problems = as_fixed_by(traits_.spec, given);
-  // Of sequences that differ in length, fewer long ones take as long.
+  // Packed sequences that differ in length are predicted as fewer, longer ones.
   if (traits_.spec.packed()) problems.batch.least = std::min<std::int64_t>(problems.batch.least, 1);
   std::vector<std::size_t> numbers{choose(AttentionProblem{})};
   const auto add = [&](std::size_t number) {

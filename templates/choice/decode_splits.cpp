@@ -48,7 +48,7 @@ class Splitting {
   /// which hold each other up where both take long, and combining.
   [[nodiscard]] Number cost(const Number& splits) const { return cost(splits, blocks_ * splits); }
 
-  /// Of so many blocks, the others see no key.
+  /// The same if the rows of only so many blocks see a key of their split.
   [[nodiscard]] Number cost(const Number& splits, const Number& working_blocks) const {
     const Number turns = (working_blocks + other_processors_) / processors_;
     const Number keys = keys_of_split(splits);
@@ -62,8 +62,8 @@ class Splitting {
            splits * combined_;
   }
 
-  /// The blocks of so many splits whose rows see one of their keys. Of the last split that a row sees, it
-  /// sees half in the mean.
+  /// With so many splits, the blocks whose rows see a key of their split. A row sees half of its last split in
+  /// the mean.
   [[nodiscard]] Number working_blocks(const Number& splits, const Number& hidden) const {
     const Number keys = keys_of_split(splits);
     return blocks_ * splits - blocks_ * maximum(hidden * 2 - keys, 0) / (keys * 2);

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import flashcore as fc
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
@@ -307,7 +309,7 @@ def test_the_page_of_the_hopper_benchmark() -> None:
 
 
 def choice(whole: dict[str, float], chosen: str, **more: Any) -> schedule_choice.Choice:
-    return schedule_choice.Choice(64, True, 0, (1, 2, 3, 4), "", whole, chosen, **more)
+    return schedule_choice.Choice(64, "causal", 0, (1, 2, 3, 4), "", whole, chosen, **more)
 
 
 def test_a_choice_is_held_against_the_best() -> None:
@@ -333,11 +335,25 @@ def test_a_choice_is_held_against_the_best() -> None:
 
 
 def test_every_second_problem_has_groups() -> None:
-    drawn = schedule_choice.draw(random.Random(0), 48, [64, 128])
-    grouped = [spec for spec, _ in drawn if spec.kv_heads]
+    drawn = schedule_choice.draw(random.Random(0), 48, [64, 128], ["full", "causal"])
+    grouped = [one.spec for one in drawn if one.spec.kv_heads]
     assert len(grouped) == 24
     assert all(spec.heads % spec.kv_heads == 0 and spec.heads <= 64 for spec in grouped)
-    assert len({spec.to_json() for spec, _ in drawn}) <= 8  # each has kernels of its own
+    assert len({one.spec.to_json() for one in drawn}) <= 8  # each has kernels of its own
+
+
+def test_problems_are_drawn_under_the_masks_that_are_asked_for() -> None:
+    known = list(schedule_choice.masks(fc))
+    drawn = schedule_choice.draw(random.Random(0), 4 * len(known), [64], known)
+    assert {one.mask for one in drawn} == set(known)
+    assert all(str(one.spec.mask) == str(schedule_choice.masks(fc)[one.mask]) for one in drawn)
+    window, chunks = (
+        schedule_choice.Choice(64, mask, 0, (1, 2, 3, 4), "", {"a": 1.0}, "a")
+        for mask in ("window_128", "chunked_512")
+    )
+    lines = schedule_choice.report([window, chunks])
+    assert "  window_128: 1.000 in the mean, 1.00 at most, above 1.15: 0 of 1" in lines
+    assert not any(line.startswith("  full") for line in lines)
 
 
 def test_builds_are_compared_over_every_table_once() -> None:

@@ -186,16 +186,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--max-length", type=int, default=1000)
-    parser.add_argument("--calls", type=int, default=4, help="of each case")
+    parser.add_argument("--calls", type=int, help="of each case; default: 4, in the emulator 2")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no case begins later")
     arguments = parser.parse_args()
+    calls = arguments.calls or (4 if arguments.device == "cuda" else 2)
     torch.manual_seed(arguments.seed)
     chance, bad, done = random.Random(arguments.seed), 0, 0
     end = time.monotonic() + arguments.seconds
     while done < arguments.cases and time.monotonic() < end:
         done += 1
         p = draw(chance, arguments.max_length)
-        wrong = check(p, arguments.device, arguments.calls)
+        wrong = check(p, arguments.device, calls)
         bad += bool(wrong)
         if wrong:
             print(p, wrong, flush=True)

@@ -135,10 +135,11 @@ def main() -> int:
     parser.add_argument(
         "--device", choices=["cuda", "cpu"], default="cuda", help="cpu: the emulator"
     )
-    parser.add_argument("--calls", type=int, default=4, help="of each case")
+    parser.add_argument("--calls", type=int, help="of each case; default: 4, in the emulator 1")
     parser.add_argument("--target", help="default: that of the GPU; the emulator's for cpu")
     parser.add_argument("--dry", action="store_true", help="draw only; default target: sm_90a")
     options = parser.parse_args()
+    calls = options.calls or (4 if options.device == "cuda" else 1)
     if options.dry:
         family = options.family or "all"
         drawn = {i: draw_config(options.seed, i, family) for i in range(options.kernels)}
@@ -206,9 +207,7 @@ def main() -> int:
         if options.device == "cuda":
             watch.start()
         try:
-            problem = run(
-                kernels[number], config, case, options.seed, options.device, options.calls
-            )
+            problem = run(kernels[number], config, case, options.seed, options.device, calls)
         except Exception:  # a crash is a failure of this case, not the end of the others
             problem = traceback.format_exc(limit=3).strip()
         watch.cancel()
